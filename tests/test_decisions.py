@@ -333,3 +333,62 @@ def test_an_extern_call_with_its_array_later() -> None:
     for k in (1.0, 2.0):
         for ours, expected in zip(p(square * k), f(square * k), strict=True):
             np.testing.assert_allclose(ours, expected, atol=1e-12)
+
+
+def scaled(img: Any) -> Any:
+    return img / max(img.sum(), 1e-12)
+
+
+def test_where_the_bound_that_keeps_from_zero_is_the_result_at_each_call_a_decision_follows() -> None:
+    p = hjit.pipeline(scaled)
+    zero = IMAGE * 0
+    for image in (IMAGE, zero, zero):  # assumed; refused by a kernel; traced with a decision
+        np.testing.assert_allclose(p(image), scaled(image))
+    assert (p.stats.traces, p.stats.fallbacks) == (2, 1)
+    for image in (zero, zero, IMAGE, zero, IMAGE, *[IMAGE] * 9, zero):
+        np.testing.assert_allclose(p(image), scaled(image))
+    assert (p.stats.traces, p.stats.fallbacks) == (2, 1)
+
+
+def test_a_first_call_where_the_bound_is_the_result() -> None:
+    p = hjit.pipeline(scaled)
+    zero = IMAGE * 0
+    for image in (zero, zero, zero, IMAGE, IMAGE, zero, IMAGE):
+        np.testing.assert_allclose(p(image), scaled(image))
+    assert (p.stats.traces, p.stats.fallbacks) == (3, 1)
+
+
+def test_what_has_too_many_bounds_to_decide_on_stays_compiled() -> None:
+    def f(img: Any) -> Any:
+        parts = [img[k:] / max(img[k:].sum(), 1e-12) for k in range(30)]
+        return parts[0], parts[-1]
+
+    p = hjit.pipeline(f, on_unsupported="break")
+    zero = IMAGE * 0
+    for image in (IMAGE, zero, zero, zero, IMAGE):
+        for ours, expected in zip(p(image), f(image), strict=True):
+            np.testing.assert_allclose(ours, expected)
+    (entry,) = p.entries
+    assert len(entry.variants) == 1 and entry.parts is None and entry.plain is None and p.stats.fallbacks == 3
+    p(IMAGE)
+    assert p.stats.fallbacks == 3
+
+
+def test_kernels_that_refuse_one_call_after_another_are_tried_now_and_then() -> None:
+    def f(img: Any) -> Any:
+        return img * 2, int(img.sum()) * 10**15
+
+    p = hjit.pipeline(f, numpy_if_faster=True)
+    small, large = np.ones((40, 50)), np.full((40, 50), 1e6)
+    p(small)
+    (entry,) = p.entries
+    tried = []
+    assert p.stats.fallbacks == 0
+    for _ in range(80):
+        before = entry.refused
+        assert p(large)[1] == f(large)[1]
+        tried.append(entry.refused > before)
+    assert sum(tried) < 8
+    for _ in range(70):
+        assert p(small)[1] == f(small)[1]
+    assert entry.refused == 0

@@ -105,6 +105,7 @@ class Request:
         interprets: may conditions be evaluated by NumPy while the function is traced? If not, by kernels.
         expected: outcomes of conditions that are assumed instead of evaluated.
         fill: the numbers that uninitialised elements are traced with, see `TracingOptions`.
+        speculate: likewise.
     """
 
     function: Callable[..., Any]
@@ -115,6 +116,7 @@ class Request:
     interprets: bool = True
     expected: Sequence[ExpectedOutcome | None] = ()
     fill: int = 0
+    speculate: bool = True
 
 
 def build(
@@ -213,7 +215,12 @@ def traced_call(request: Request) -> Trace:
         names = leaf_names(request.function, request.structure, len(leaves))
         is_bounded = options.on_unsupported == "break" and scheduler is None  # what is refused then runs in parts
         settings = TracingOptions(
-            evaluated, by_blas, fill=request.fill, expected=request.expected, run_loops=_running_loops(options)
+            evaluated,
+            by_blas,
+            fill=request.fill,
+            expected=request.expected,
+            run_loops=_running_loops(options),
+            speculate=request.speculate,
         )
         traced: Trace = on_deep_stack(
             trace, request.function, request.structure, seen, names, settings, leaves, is_bounded

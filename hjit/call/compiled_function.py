@@ -55,6 +55,7 @@ from hjit.trace.tracing.recording.recorder import running
 
 if TYPE_CHECKING:
     from hjit.call.breaks.parts import Parts
+    from hjit.call.variant import Variant
     from hjit.tuning.autotune import Tuned
 
 P = ParamSpec("P")  # the parameters of the plain function
@@ -127,7 +128,7 @@ class CompiledFunction(Generic[P, R]):
         if known is not None and (fast := known.fast) is not None:
             result = fast.run((*args, *kwargs.values()) if kwargs else args)
             if result is PLAIN:
-                return self._state.run_plain(args, kwargs)
+                return self._call(key, args, kwargs, refused=known.variants[0])
             if result is not MISS:
                 return result
         elif known is not None and known.plain is not None:
@@ -165,21 +166,36 @@ class CompiledFunction(Generic[P, R]):
 
     # -- off the hot path
     def _call(
-        self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None
+        self,
+        key: CallKey,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        targets: list[Any] | None = None,
+        refused: Variant | None = None,
     ) -> Any:
         """Run a call off the hot path; exceptions have a short traceback, but with `HJIT_CHECK=1`.
 
         Args:
             targets: the caller's arrays for the results (`Pipeline.into`).
+            refused: the variant that has refused the call on the hot path.
         """
         try:
-            return self._dispatch(key, args, kwargs, targets)
+            if refused is not None and not refused.speculates:
+                return self._run_refused(key, args, kwargs, refused)
+            return self._dispatch(key, args, kwargs, targets, refused)
         except BaseException as error:
             if not debug.checks():
                 shorten(error)
             raise
 
-    def _dispatch(self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None) -> Any:
+    def _dispatch(
+        self,
+        key: CallKey,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        targets: list[Any] | None,
+        refused: Variant | None = None,
+    ) -> Any:
         """Run a call: by NumPy, by the split function, or by kernels for the kind of its arrays."""
         state = self._state
         entry = state.entries.get(key)
@@ -207,7 +223,7 @@ class CompiledFunction(Generic[P, R]):
             state.warnings.of_fallback(f"{state.name} runs as plain NumPy until hjit's compiler can be loaded: {error}")
             return state.run_plain(args, kwargs)
         structure, leaves = flatten_arguments(args, kwargs)
-        call = Call(key, args, kwargs, leaves, structure, targets or [], ())
+        call = Call(key, args, kwargs, leaves, structure, targets or [], (), refused)
         if any(map(is_dask_array, leaves)):
             return self._others.on_dask(self, call)
         if any(map(is_swapped, leaves)):
@@ -230,7 +246,21 @@ class CompiledFunction(Generic[P, R]):
         result = self._known.run(call) if timing is None else self._known.run_timed(call, timing)
         if result is MISS and not is_loading():
             return self._new.run(call, is_into)
-        return self._state.run_plain(call.args, call.kwargs) if result is MISS or result is PLAIN else result
+        if result is PLAIN:
+            return self._run_refused(call.key, call.args, call.kwargs, call.refused)
+        if result is MISS:
+            return self._state.run_plain(call.args, call.kwargs)
+        if entry is not None and entry.refused:
+            entry.accept()
+        return result
+
+    def _run_refused(self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], refused: Variant | None) -> Any:
+        """A call that NumPy must run; if it raises no exception, note that a variant has `refused` it."""
+        result = self._state.run_plain(args, kwargs)
+        entry = self._entries.get(key)
+        if entry is not None and refused is not None:
+            entry.refuse(refused, self._state.options.of(key[0]).numpy_if_faster)
+        return result
 
     # -- for people and tools
     @property

@@ -22,6 +22,8 @@ MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is dropped
 MAX_VARIANTS = 16  # variants of one key, for different outcomes of decisions and guards
 FEW_REFUSALS = 4  # keys in a row that could not be traced; after that many, not every new key is tried
 MAX_RAISED = 2  # calls of one key that are traced although the function raises an exception
+MANY_REFUSED = 2  # calls in a row that a kernel refused, after which NumPy runs the next ones;
+MOST_REFUSED = 6  # 2 to this power is the largest number of them, so kernels run in vain for a small share of calls
 RECOGNISED_AFTER = 8  # fallbacks of one key, after which such calls are recognised without making the key
 
 
@@ -75,7 +77,11 @@ class Entry:
             function runs first, until it raises none.
         is_compared: are results still compared with NumPy's, since the comparisons so far were inconclusive?
         postponed: how often compiling was put off: there was too little memory, or nothing came of a trace.
-        skipped: calls that NumPy runs before compiling is tried again.
+        skipped: calls that NumPy runs before compiling, or a kernel that refused the last ones, is tried again.
+        refused: calls in a row that a kernel refused although NumPy raised no exception.
+        decides: are calls that a speculating variant refuses traced with decisions? None: there were none; False: that
+            was in vain.
+        behind: calls in a row that a speculating variant has served after one with decisions.
     """
 
     variants: tuple[Variant, ...] = ()
@@ -92,11 +98,19 @@ class Entry:
     is_compared: bool = False
     postponed: int = 0
     skipped: int = 0
+    refused: int = 0
+    decides: bool | None = None
+    behind: int = 0
 
     @property
     def is_known(self) -> bool:
         """Has it been found out how such calls run?"""
         return bool(self.variants or self.parts or self.converted) or self.plain is not None
+
+    @property
+    def speculating(self) -> tuple[Variant, ...]:
+        """The variants that are not made for calls that others refuse, if there are such."""
+        return tuple(v for v in self.variants if not v.decides)
 
     def postpone(self) -> None:
         """Try to compile again after 1 call, then after 3, 7 and so on."""
@@ -107,6 +121,21 @@ class Entry:
         """Count one call down; is it to run in NumPy, before compiling is tried again?"""
         self.skipped, before = max(self.skipped - 1, 0), self.skipped
         return before > 0
+
+    def refuse(self, variant: Variant, may_skip: bool) -> None:
+        """Count a call that a variant refused although NumPy raised no exception; `may_skip`: may NumPy run others?"""
+        if variant.speculates and self.decides is None:
+            self.decides = True
+        elif may_skip and not self.decides:
+            self.refused += 1
+            if self.refused >= MANY_REFUSED:
+                self.skipped = 1 << min(self.refused, MOST_REFUSED)
+            self._open()
+
+    def accept(self) -> None:
+        """A kernel has served a call after others were refused."""
+        self.refused = 0
+        self._open()
 
     def put(self, variants: tuple[Variant, ...]) -> None:
         """Use these variants from now on."""
@@ -126,7 +155,7 @@ class Entry:
     def _open(self) -> None:
         first = self.variants[0] if self.variants else None
         is_timed = self.timing is not None and self.timing.variant is first
-        self.fast = None if first is None or is_timed or self.is_compared else first.fast
+        self.fast = None if first is None or is_timed or self.is_compared or self.refused else first.fast
 
 
 class Entries(dict[CallKey, Entry]):
@@ -201,6 +230,10 @@ class Entries(dict[CallKey, Entry]):
                 "%s stays compiled: %s", self.name, found or "it is faster than NumPy, or too many threads call it"
             )
         else:
+            if timing.variant is not None and timing.variant.decides and (others := entry.speculating):
+                entry.decides = False
+                entry.put(others)
+                return
             log.info("%s runs as plain NumPy with such arguments: %s", self.name, found)
             self._stats.slower += 1
             entry.plain = f"{found}. {against_numpy.ADVICE}"
@@ -222,6 +255,7 @@ class Call:
         structure: their nesting in tuples, lists and dicts.
         targets: the caller's arrays for the results (`Pipeline.into`).
         known: the variants of the key when the call began.
+        refused: the variant whose check says that NumPy must run, or None.
     """
 
     key: CallKey
@@ -231,3 +265,4 @@ class Call:
     structure: PyTree
     targets: list[Any]
     known: tuple[Variant, ...]
+    refused: Variant | None = None

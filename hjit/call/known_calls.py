@@ -17,6 +17,8 @@ from hjit.trace.tracing.frames import uncounted
 if TYPE_CHECKING:
     from hjit.call.variant import Mispredict, Variant
 
+MANY_BEHIND = 8  # calls in a row that a speculating variant serves after one with decisions, before it is tried first
+
 
 @uncounted
 class KnownCalls:
@@ -30,10 +32,9 @@ class KnownCalls:
         from hjit.call.variant import Mispredict, OutOfBounds
 
         state = self._state
-        miss: Mispredict | None = None
-        missed: Variant | None = None
+        missed: dict[bool, tuple[Variant, Mispredict]] = {}  # those with the same kind of decisions
         for v in call.known:
-            if miss is not None and missed is not None and not v.branches_from(missed, miss):
+            if v is call.refused or (v.decides in missed and not v.branches_from(*missed[v.decides])):
                 continue
             guarded = v.guards.values(call.leaves)
             if guarded is None:
@@ -44,19 +45,26 @@ class KnownCalls:
             if stores:
                 with state.lock, forks.builds.inside():
                     result = self._verified.verify(call, v, guarded, stores, is_known=True)
-                if result is not MISS:
-                    return result
-                continue
+                if result is MISS or (call.refused is v and v.speculates):
+                    continue
+                return result
             try:
                 result = v.run(call.leaves, guarded, call.targets, arguments=(call.args, call.kwargs))
             except OutOfBounds:
+                call.refused = v
+                if v.speculates:
+                    continue
                 return state.leave_to_numpy(call)
             except Mispredict as error:
-                miss, missed = error, v
+                missed[v.decides] = v, error
                 continue
-            self._move_to_front(call, v)
+            if not self._is_behind(call, v, (not v.decides) in missed):
+                self._move_to_front(call, v, call.refused is not None or (not v.decides) in missed)
             return result
-        return MISS
+        if call.refused is None:
+            return MISS
+        entry = state.entries.get(call.key)
+        return MISS if entry is not None and entry.decides else state.leave_to_numpy(call)
 
     def run_timed(self, call: Call, timing: InterleavedCalls) -> Any:
         """As `run`, or the plain function, timed."""
@@ -64,13 +72,25 @@ class KnownCalls:
         def compiled() -> Any:
             fast = None if timing.variant is None else timing.variant.fast
             result = MISS if fast is None else fast.run((*call.args, *call.kwargs.values()))
+            if result is PLAIN:
+                call.refused = timing.variant
+                return self.run(call) if call.refused is not None and call.refused.speculates else PLAIN
             return self.run(call) if result is MISS else result
 
         return self._timed.run(call.key, timing, compiled, lambda: self._state.run_plain(call.args, call.kwargs))
 
-    def _move_to_front(self, call: Call, v: Variant) -> None:
-        """Try this variant first from now on. Not if it begins with a decision: that costs a run to find out."""
-        if v is call.known[0] or v.segments[0].graph_break is not None:
+    def _is_behind(self, call: Call, v: Variant, in_vain: bool) -> bool:
+        """Is a variant that speculates to stay behind one with decisions, which has run `in_vain`?"""
+        entry = self._state.entries.get(call.key)
+        if entry is None or entry.decides is None:
+            return False
+        entry.behind = entry.behind + 1 if in_vain and v.speculates else 0
+        return 0 < entry.behind < MANY_BEHIND
+
+    def _move_to_front(self, call: Call, v: Variant, in_vain: bool) -> None:
+        """Try this variant first from now on. Not if it begins with a decision, which costs a run to find out; unless
+        one that speculates has run `in_vain`, or one with the decisions that take its place."""
+        if v is call.known[0] or (v.segments[0].graph_break is not None and not in_vain):
             return
         with if_free(self._state.lock) as is_free:
             entry = self._state.entries.get(call.key)

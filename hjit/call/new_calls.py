@@ -72,8 +72,11 @@ class NewCalls:
             if retracing.is_slower and not was_slower:
                 log.info("%s: sizes or values differ at nearly every call, so NumPy runs most calls", state.name)
             return result
+        was_refused = call.refused is not None
         try:
             result = retracing.traced(lambda: self._first_call(call))
+            if result is PLAIN and was_refused:
+                state.entries.at(call.key).decides = False
             if result is PARTS:
                 return self._split.first_call(call.key, call.args, call.kwargs)
             return self._run_plain_instead(call) if result is PLAIN else result
@@ -98,7 +101,9 @@ class NewCalls:
         """
         result = self._state.run_plain(call.args, call.kwargs)
         entry = self._state.entries.at(call.key)
-        if not entry.is_known and not entry.skipped:
+        if call.refused is not None and call.refused.speculates and entry.decides is None:
+            entry.decides = True
+        elif not entry.is_known and not entry.skipped:
             entry.postpone()
         return result
 
@@ -110,6 +115,7 @@ class NewCalls:
         state = self._state
         if not state.may_trace(call):
             return PLAIN
+        is_refused = call.refused is not None
         options = state.options.of(call.key[0])
         if not state.is_part:
             state.spent.building = state.spent.searching = 0.0  # each key has the whole budget
@@ -117,7 +123,8 @@ class NewCalls:
             result = self._known_by_now(call, options)
             if result is not MISS:
                 return result
-            built = self._build_or_refuse(call, options)
+            build = self._build_deciding if is_refused else self._build_or_refuse
+            built = build(call, options)
             if not isinstance(built, Built):
                 return built
             state.entries.refusals = 0
@@ -136,6 +143,8 @@ class NewCalls:
                 try:
                     result = self._verified.verify(call, variant, guarded, stores)
                 except TraceError as error:
+                    if is_refused:
+                        return PLAIN
                     return self._split.not_compiled(call, options, error)
                 return self._first_call(call) if result is MISS else result
             seconds = None if built.verified is None else built.verified.seconds
@@ -148,6 +157,7 @@ class NewCalls:
                 shown_warnings.give(warning)
             return result
         except OutOfBounds:
+            call.refused = variant
             return state.leave_to_numpy(call)
         except Mispredict:  # an assumed outcome was wrong; or a decision differs by the last bits of a sum
             if not variant.rec.known.assumed:
@@ -201,6 +211,20 @@ class NewCalls:
                 _clear_frames(failed)
             del failed  # its traceback holds this frame
 
+    def _build_deciding(self, call: Call, options: Options) -> Any:
+        """As `_build_or_refuse`, for a call that a speculating variant has refused: with decisions, or not at all."""
+        from hjit.call.build import TracingFailed
+        from hjit.call.variant import OutOfBounds
+
+        state = self._state
+        try:
+            with progress(f"hjit: compiling {state.name}"):
+                return state.build(self.request(call.structure, call.leaves, options, state.schedule, speculate=False))
+        except (TraceError, CompileError, DeviceError, OutOfBounds, MemoryError, TracingFailed) as error:
+            raise_if_signalled(error)
+            _clear_frames(error)
+            return PLAIN
+
     def _too_little_memory(self, call: Call, options: Options, error: MemoryError) -> Any:
         """The result of a call where the function itself raised an error, or there is too little memory to trace it."""
         raise_if_signalled(error)
@@ -235,20 +259,25 @@ class NewCalls:
 
         state = self._state
         expected: Sequence[ExpectedOutcome | None] = ()
-        if state.assumes and state.interprets and not call.known:  # else an assumption has been wrong before
+        entry = state.entries.get(call.key)
+        decides = not call.known and entry is not None and entry.decides is not None
+        if (
+            state.assumes and state.interprets and not call.known and not decides
+        ):  # else an assumption has been wrong before
             expected = outcomes.load(state.py_func, call.key, options)
         if any(expected):
             with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # it may be on the wrong path
                 return state.build(self.request(call.structure, call.leaves, options, state.schedule, expected))
-        built = self._build_unsplit(call, options)
-        if all(v.rec.known.assumed for v in call.known):  # outcomes are stored for first calls of later processes
+        built = self._build_unsplit(call, options, speculate=not decides)
+        is_first = all(v.rec.known.assumed for v in call.known)
+        if is_first and not decides:  # outcomes are stored for first calls of later processes
             outcomes.store(state.py_func, call.key, options, built.variant.rec)
         return built
 
-    def _build_unsplit(self, call: Call, options: Options) -> Built:
+    def _build_unsplit(self, call: Call, options: Options, speculate: bool) -> Built:
         """As `FunctionState.build`; a long loop is unrolled into the trace if the function cannot be split there."""
         state = self._state
-        request = self.request(call.structure, call.leaves, options, state.schedule)
+        request = self.request(call.structure, call.leaves, options, state.schedule, speculate=speculate)
         try:
             return state.build(request)
         except LongLoop as error:
@@ -263,11 +292,22 @@ class NewCalls:
         options: Options,
         schedule: Scheduler | None,
         expected: Sequence[ExpectedOutcome | None] = (),
+        speculate: bool = True,
     ) -> Request:
         """A request to compile the function for these arguments."""
         from hjit.call.build import Request
 
-        return Request(self._state.py_func, structure, leaves, options, schedule, self._state.interprets, expected)
+        state = self._state
+        return Request(
+            state.py_func,
+            structure,
+            leaves,
+            options,
+            schedule,
+            state.interprets,
+            expected,
+            speculate=speculate,
+        )
 
     def numpys_error(self, error: Exception, structure: PyTree, leaves: list[Any]) -> Exception:
         """The exception that the plain function raises for these arguments; a `TraceError` if it raises none."""

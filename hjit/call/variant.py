@@ -367,6 +367,16 @@ class Variant:
         return any(e.impure for e in self.rec.breaks)
 
     @property
+    def speculates(self) -> bool:
+        """Does it assume outcomes, so that another one, with decisions, may serve the calls that it refuses?"""
+        return self.rec.findings.speculates
+
+    @property
+    def decides(self) -> bool:
+        """Was it traced for calls that one refused which speculates?"""
+        return not self.rec.options.speculate
+
+    @property
     def has_products(self) -> bool:
         """Does BLAS compute matrix products?"""
         return any(e.product is not None for e in self.rec.breaks)

@@ -66,6 +66,7 @@ class VerifiedCalls:
         with shown_warnings.of_another_run():
             ran = runs_of(variant, guarded, call, stores)
         if ran is None:
+            call.refused = variant
             outgrown = None if is_known else variant.rec.findings.checked_int
             if outgrown is not None and state.options.of(call.key[0]).on_unsupported == "break":
                 raise TraceError("loop", "an int of Python outgrows 64 bits", "compute with NumPy's numbers", outgrown)
@@ -131,7 +132,8 @@ class VerifiedCalls:
         state = self._state
         function = state.plain_for_numpy() if variant.on_device else state.py_func
         options = replace(state.options.of(call.key[0]), target="cpu")
-        request = Request(function, call.structure, call.leaves, options, state.schedule)
+        speculate = not variant.decides
+        request = Request(function, call.structure, call.leaves, options, state.schedule, speculate=speculate)
         return Uninitialised(request, variant, before, draws)
 
     def _verify_copies(

@@ -245,15 +245,16 @@ LARGEST_GUARD = {"i": 1, "u": 1, "f": 1e-3}
 
 def _kept_from_zero(a: Any, b: Any) -> Any:
     """The computed number of ``max(total, 1e-12)`` or ``max(1, count)``, which is as large in all but special cases, in
-    which NumPy runs: there the result has another type, and so may all that is computed of it. None: it is not one."""
+    which a decision is needed: there the result has another type, and so may all that is computed of it. None: it is
+    not one, or it is to be decided."""
     guarded, bound = (a, b) if is_tracer(a) else (b, a)
-    if type(bound) not in (int, float) or not is_tracer(guarded) or current().loops:
+    if type(bound) not in (int, float) or not is_tracer(guarded) or current().loops or not current().options.speculate:
         return None
     if not guarded.is_scalar or guarded.weak or guarded.known is not None:
         return None
     if not 0 < bound <= LARGEST_GUARD.get(guarded.dtype.kind, 0):
         return None
-    current().check(bound > guarded if guarded is a else call(np.logical_not, guarded > bound))
+    current().speculate(bound > guarded if guarded is a else call(np.logical_not, guarded > bound))
     return guarded
 
 

@@ -153,6 +153,7 @@ class TracingOptions:
         expected: outcomes of the decisions of an earlier trace, in order; None for a decision on a number.
         run_loops: compiles a loop program for some sizes to a function of the inputs and the arrays that it changes,
             which returns False if NumPy must run; None: loop programs are not supported.
+        speculate: may outcomes that nearly always come be assumed, and checked at each call (`speculate`)?
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -161,6 +162,7 @@ class TracingOptions:
     postpone: Postponing | None = None
     expected: Sequence[ExpectedOutcome | None] = ()
     run_loops: CompileLoops | None = None
+    speculate: bool = True
 
 
 @dataclass(eq=False)
@@ -428,6 +430,11 @@ class Recorder(TracedSizes):
     def check(self, bad: Any) -> None:
         """If `bad`, a 0-d array, is true at a call, the plain function runs instead, and NumPy raises the exception."""
         self.checks.append(bad.buffer.source())
+
+    def speculate(self, bad: Any) -> None:
+        """As `check`, where NumPy raises nothing: such calls are traced again, with decisions."""
+        self.findings.speculates = True
+        self.check(bad)
 
     # -- loops as programs
     @property

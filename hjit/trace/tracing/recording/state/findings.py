@@ -19,6 +19,7 @@ class Findings:
         reads_uninitialised: may there be uninitialised elements?
         out_of_bounds: was an index out of bounds? This is found later than by NumPy: the function must not handle it.
         checked_int: the line of a Python int that each call checks to stay within 64 bits; None: there is none.
+        speculates: is an outcome assumed that each call checks, which a decision would follow either way?
         taps: of filters that became one expression.
     """
 
@@ -29,4 +30,5 @@ class Findings:
     reads_uninitialised: bool = False
     out_of_bounds: bool = False
     checked_int: Origin | None = None
+    speculates: bool = False
     taps: int = 0
