@@ -501,3 +501,45 @@ def test_calls_for_each_channel_or_angle_are_calls_between_kernels(f: Any) -> No
     for k in range(3):
         img = np.random.default_rng(k).random((40 + k, 50, 4), np.float32)
         np.testing.assert_allclose(p(img), f(img), rtol=2e-6)
+
+
+def test_loops_of_a_few_iterations_with_calls_and_much_between_them_are_compiled_whole() -> None:
+    def f(img: Any, count: int = 6) -> Any:
+        x = img * 1.0
+        for _ in range(count):
+            g = np.fft.ifft2(np.fft.fft2(x) * 0.5).real
+            for k in range(20):
+                g = np.abs(g - np.roll(x, k, 1)) * 0.5 + g[::-1] * 0.5
+            x = x - g
+        return x
+
+    p = hjit.pipeline(f, on_unsupported="break")
+    for seed in range(3):
+        img = np.random.default_rng(seed).random((30, 40))
+        np.testing.assert_allclose(p(img), f(img), rtol=1e-9, atol=1e-12)
+    assert (p.stats.traces, p.stats.parts) == (1, 0)
+
+
+def test_kernels_for_the_arguments_of_calls_begin_with_those_of_the_calls_before(monkeypatch: Any) -> None:
+    from hjit.call import compiling
+
+    made: list[tuple[str, ...]] = []
+    evaluating = compiling.evaluating
+
+    def noted(rec: Any, names: Any, options: Any, begun: tuple[str, ...] = ()) -> Any:
+        made.append(begun)
+        return evaluating(rec, names, options, begun)
+
+    monkeypatch.setattr(compiling, "evaluating", noted)
+
+    def f(img: Any) -> Any:
+        for _ in range(3):
+            x = scipy.ndimage.gaussian_filter(np.exp(img), 1.0)
+            img = np.fft.fft2(x).real * 1e-6 + x
+        return img
+
+    p = hjit.pipeline(f, cache="off")
+    image = np.random.default_rng(0).random((200, 300)).T
+    np.testing.assert_allclose(p(image), f(image), rtol=1e-9)
+    assert p(image).strides == f(image).strides
+    assert [len(begun) for begun in made] == [0, 1, 1]

@@ -322,11 +322,14 @@ def evaluate(
             estimate = None
             if by_numpy is not None and host is np.asarray:
                 estimate = by_numpy.estimate(rec.graph(wanted), rec.sizes, options.fast_math)
-            outputs = _outputs(rec, wanted, arrays, scalars, options, estimate)
+            begun = {} if by_numpy is None or estimate is None else by_numpy.realised_of(estimate.graph)
+            outputs = _outputs(rec, wanted, arrays | begun, scalars, options, estimate, tuple(begun))
         except IndexError:
             rec.findings.out_of_bounds = True
             raise
         found.update(zip(wanted, map(host, outputs), strict=True))
+        if by_numpy is not None and host is np.asarray:
+            by_numpy.realise({n: (rec.stages[n], found[n]) for n in wanted if n in rec.stages})
     return [found[n] for n in names]
 
 
@@ -337,8 +340,12 @@ def _outputs(
     scalars: Mapping[str, Any],
     options: Options,
     by_numpy: Interpretation | None,
+    begun: tuple[str, ...],
 ) -> list[Any]:
     """Compute stages of an unfinished trace the quickest way: by NumPy, by a stored kernel, or by a new one.
+
+    Args:
+        begun: stages that `arrays` has already.
 
     Raises:
         IndexError: an index is out of bounds.
@@ -347,7 +354,7 @@ def _outputs(
         found = by_numpy.outputs(arrays, scalars)
         if found is not None:
             return found
-    stored = entry_of(rec, (names,), options, "decision")
+    stored = entry_of(rec, (names, begun), options, "decision")
     kernels = None if stored is None else stored.load()
     # The process that stored the assumed outcomes evaluated those conditions in NumPy, had little left to compute here,
     # and stored no kernel. Now all of it is to be computed: still by NumPy, if that is quicker than compiling
@@ -355,7 +362,7 @@ def _outputs(
         found = by_numpy.outputs(arrays, scalars)
         if found is not None:
             return found
-    return _by_kernel(rec, names, arrays, scalars, options, stored, kernels)
+    return _by_kernel(rec, names, arrays, scalars, options, begun, stored, kernels)
 
 
 def _by_kernel(
@@ -364,12 +371,14 @@ def _by_kernel(
     arrays: Mapping[str, Any],
     scalars: Mapping[str, Any],
     options: Options,
+    begun: tuple[str, ...],
     stored: StoredKernels | None,
     kernels: tuple[Bound | None, ...] | None,
 ) -> list[Any]:
     """Compute stages of an unfinished trace by a kernel.
 
     Args:
+        begun: stages that `arrays` has already.
         stored: its entry in the disk cache.
         kernels: the kernel loaded from there; None if there is none.
 
@@ -379,7 +388,7 @@ def _by_kernel(
     if kernels is None:
         from hjit.call.compiling import evaluating
 
-        kernels = (evaluating(rec, names, options),)
+        kernels = (evaluating(rec, names, options, begun),)
         if stored is not None:
             stored.store(kernels)
     (bound,) = kernels

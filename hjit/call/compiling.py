@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from hjit.call.segments import TraceSegments, recorded, strides_of
+from hjit.call.segments import TraceSegments, continued, recorded, strides_of
 from hjit.kernels.lower import lower
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.bind import bind
 from hjit.options import Options
 from hjit.process import debug
 from hjit.trace.capture.trace import Trace
-from hjit.trace.ir.graph import element_strides
 from hjit.trace.passes.canonical import FAST_CUDA_PASSES, PASSES, canonicalise
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Arguments, ArgumentsOf, Candidate, Choice, Scheduler, Segment
@@ -37,12 +35,12 @@ def binding(options: Options) -> Any:
     return bound.Bound
 
 
-def evaluating(rec: Recorder, names: tuple[str, ...], options: Options) -> Any:
-    """A kernel that computes stages of an unfinished trace."""
+def evaluating(rec: Recorder, names: tuple[str, ...], options: Options, begun: tuple[str, ...] = ()) -> Any:
+    """A kernel that computes stages of an unfinished trace from those that it takes as arrays (`begun`)."""
     target = features.schedule_target(options.target)
-    graph = canonicalise(replace(recorded(rec), outputs=names), target=target.kind)
+    graph = canonicalise(continued(recorded(rec), begun, names), target=target.kind)
     segment = Segment(graph, target)
-    strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
+    strides = strides_of(rec, [graph])
     return binding(options)(segment.scheduled_by(None), options, rec.sizes, strides)
 
 

@@ -35,9 +35,12 @@ class InterpretedStages:
 
     Attributes:
         stages: the arrays by name, with the stages that they are.
+        realised: likewise, of the arguments of extern calls, which kernels may have computed: kernels for later calls
+            begin with these.
     """
 
     stages: dict[str, tuple[Stage, Array]] = field(default_factory=dict)
+    realised: dict[str, tuple[Stage, Array]] = field(default_factory=dict)
 
     def estimate(self, graph: Graph, sizes: Mapping[str, int], fast_math: bool) -> Interpretation | None:
         """The work of computing the outputs of a recorded Graph in NumPy; None if one of them is not a stage."""
@@ -45,9 +48,22 @@ class InterpretedStages:
         stages = graph.by_name
         if any(n not in stages for n in graph.outputs):
             return None
-        known = {n: a for n, (stage, a) in self.stages.items() if stages.get(n) is stage}
+        known = {n: a for n, (stage, a) in (self.stages | self.realised).items() if stages.get(n) is stage}
         left = _needed(graph, known)
         return Interpretation(self, graph, left, known, sizes, fast_math, _work(left, sizes))
+
+    def realised_of(self, graph: Graph) -> dict[str, Array]:
+        """The realised arrays that the outputs of a recorded Graph can be computed from, by name."""
+        stages = graph.by_name
+        known = {n: a for n, (stage, a) in self.realised.items() if stages.get(n) is stage}
+        read = {n for s in _needed(graph, known).stages for n in s.sources}
+        return {n: a for n, a in known.items() if n in read}
+
+    def realise(self, found: Mapping[str, tuple[Stage, Array]]) -> None:
+        """Keep the arguments of an extern call."""
+        self.realised.update((n, (s, np.asarray(a, order="C"))) for n, (s, a) in found.items() if not _is_condition(s))
+        if sum(a.nbytes for _, a in self.realised.values()) > MAX_KEPT:
+            self.realised.clear()
 
     def keep(self, found: Mapping[str, tuple[Stage, Array]]) -> None:
         """Keep stages for later decisions."""

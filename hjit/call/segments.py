@@ -93,7 +93,7 @@ def graphs_of(
                 made = canonicaliser(replace(graph, outputs=wanted + keep), rewrites)
             for s in whole.stages:
                 if s.name in wanted + keep:
-                    carried[s.name] = Input(s.name, s.dtype, s.shape, contiguous_layout(s.shape))
+                    carried[s.name] = _as_input(s)
         found.append(made)
     return found
 
@@ -114,6 +114,15 @@ def _ancestors(names: list[str], reads: dict[str, tuple[str, ...]], stop: dict[s
             found.add(n)
             names += reads[n]
     return found
+
+
+def _as_input(s: Stage) -> Input:
+    return Input(s.name, s.dtype, s.shape, contiguous_layout(s.shape))
+
+
+def continued(whole: Graph, begun: Sequence[str], outputs: tuple[str, ...]) -> Graph:
+    """The Graph of some stages, given arrays of others (`begun`)."""
+    return _without(whole, {n: _as_input(whole.by_name[n]) for n in begun}, outputs)
 
 
 def _without(whole: Graph, carried: dict[str, Input], outputs: tuple[str, ...]) -> Graph:

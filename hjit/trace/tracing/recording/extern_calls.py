@@ -42,7 +42,7 @@ def record_extern_call(rec: Recorder, extern: ExternCall) -> GraphBreak:
     Raises:
         Exception: what the function raises; later calls find out whether it does so again.
     """
-    rec.break_in_loop(f"calls of {extern.operation}", MAX_CALLS)
+    rec.break_in_loop(f"calls of {extern.operation}", MAX_CALLS, is_call=True)
     if rec.known.assumed:  # the condition may guard the arguments of the call, so it must not be assumed
         raise rec.error(extern.operation, "a condition before the call is assumed, and not computed")
     outcome, results, error = _postponed(rec, extern) or _called(rec, extern)

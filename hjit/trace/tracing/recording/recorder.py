@@ -408,14 +408,14 @@ class Recorder(TracedSizes):
         lines = Counter(s.origin for s in self.stages.values())
         return lines.most_common(1)[0][0] if lines else None
 
-    def break_in_loop(self, what: str, most: int) -> None:
-        """Note a graph break; raise where iterations of a loop repeat it `most` times.
+    def break_in_loop(self, what: str, most: int, is_call: bool = False) -> None:
+        """Note a graph break, of an extern call or a decision; raise where iterations of a loop repeat it `most` times.
 
         Raises:
             LongLoop: they do.
         """
         iterations = self.unrolled.iterations
-        if iterations is not None and iterations.repeat_breaks(len(self.stages), most, *traced_frame()):
+        if iterations is not None and iterations.repeat_breaks(len(self.stages), most, is_call, *traced_frame()):
             raise self._long_loop(what)
 
     def _long_loop(self, what: str) -> TraceError:

@@ -20,7 +20,9 @@ MANY_ITERATIONS = 8  # from which on those are a loop, and not a list of what th
 # Of one instruction in iterations after the first one. What is decided on differs from image to image, and a loop with
 # many decisions goes on until something converges; calls are as many at each call, those of a list of filters, say.
 MAX_DECISIONS, MAX_CALLS = 2, 8
-MAX_RECOMPILED = 1000  # operations of all that is computed for these: each computes what is before it anew
+# Operations of all that is computed for these. A decision computes what is before it anew, a call what is after the
+# call before it.
+MAX_RECOMPILED = 1000
 
 CallSites = tuple[tuple[CodeType, int], ...]
 
@@ -39,7 +41,7 @@ class Iterations:
         self._stack: list[tuple[FrameType, int]] = []  # at the latest operation, outermost first
         self._loops: dict[FrameType, tuple[int, int]] = {}  # the instructions that its frames go round
         self._breaks: Counter[CallSites] = Counter()
-        self.operations = self.count = self._again = 0
+        self.operations = self.count = self._again = self._realised = 0
 
     def are_too_many(self, frame: FrameType | None, called: FrameType) -> bool:
         """An operation is recorded: do iterations fill the trace?
@@ -67,14 +69,17 @@ class Iterations:
         k = next((k for k, (f, _) in enumerate(self._stack) if f is frame), len(self._stack))
         self._stack[k:] = [(frame, head)]
 
-    def repeat_breaks(self, operations: int, most: int, frame: FrameType | None, called: FrameType) -> bool:
+    def repeat_breaks(
+        self, operations: int, most: int, is_call: bool, frame: FrameType | None, called: FrameType
+    ) -> bool:
         """A segment of a trace of so many operations ends: do `most` of them end in a loop? See `are_too_many`."""
+        begun, self._realised = self._realised, operations if is_call else self._realised
         self._look(frame, called)
         if not self._is_inside():
             return False
         place = tuple((frame.f_code, at) for frame, at in self._stack)
         self._breaks[place] += 1
-        self._again += operations
+        self._again += operations - begun if is_call else operations
         return self._breaks[place] >= most or self._again > MAX_RECOMPILED
 
     def _is_inside(self) -> bool:
