@@ -377,6 +377,11 @@ class Variant:
         return not self.rec.options.speculate
 
     @property
+    def makes_calls(self) -> bool:
+        """Does it call functions that take as long for NumPy?"""
+        return any(e.call is not None and e.product is None and e.program is None for e in self.rec.breaks)
+
+    @property
     def has_products(self) -> bool:
         """Does BLAS compute matrix products?"""
         return any(e.product is not None for e in self.rec.breaks)

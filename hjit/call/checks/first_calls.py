@@ -266,8 +266,7 @@ def runs_of(variant: Variant, guarded: GuardValues, call: Call, stores: Sequence
     if len(done) < len(runs):
         return None
     end = against_numpy.clock()
-    calls = any(e.call is not None and e.product is None and e.program is None for e in variant.rec.breaks)
-    return Runs(done, arrays, before, sums, (end - start) / len(stores), end, run if calls else None)
+    return Runs(done, arrays, before, sums, (end - start) / len(stores), end, run if variant.makes_calls else None)
 
 
 def _may_change(a: Any) -> bool:

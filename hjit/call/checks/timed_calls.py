@@ -37,9 +37,10 @@ class TimedCalls:
         self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
     ) -> None:
         """Time the next calls against NumPy if NumPy may be faster: it was for another key, or the first comparison
-        (`seconds` of the kernel and of NumPy) suggests it."""
+        (`seconds` of the kernel and of NumPy) suggests it, or extern calls take an unknown part of it: NumPy may have
+        been slow just because that was its first call."""
         state = self._state
         is_wanted = options.numpy_if_faster and options.verify == "first" and state.schedule is None
-        may_be_slower = state.stats.slower or variant.impure or against_numpy.is_suspect(seconds)
+        may_be_slower = state.stats.slower or variant.makes_calls or against_numpy.is_suspect(seconds)
         if is_wanted and may_be_slower:
             state.entries.time(key, variant)
