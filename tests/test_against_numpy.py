@@ -105,7 +105,14 @@ def test_timing_ends_early_where_a_warm_kernel_is_much_faster(times: Any) -> Non
     times(lambda n: 1e-3 if n else 30e-3, 10e-3)
     f = hjit.pipeline(half)
     called(f, A, 6)
-    assert f.stats.fallbacks == 1 and not timed(f)
+    assert f.stats.fallbacks == 2 and not timed(f)
+
+
+def test_one_slow_call_of_numpy_does_not_end_the_timing(times: Any) -> None:
+    times(3e-3, lambda n: 50e-3 if n == 1 else 2e-3)
+    f = hjit.pipeline(half)
+    called(f, A, 1 + CALLS)
+    assert f.stats.slower == 1
 
 
 def test_noise_does_not_decide(times: Any) -> None:

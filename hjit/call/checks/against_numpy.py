@@ -139,7 +139,7 @@ class InterleavedCalls:
     def is_over(self) -> bool:
         """Are no more calls to be timed?"""
         done = min(map(len, self._times))
-        ahead = done > 0 and all(c < SUSPECT_RATIO * p for c, p in zip(*self._times, strict=False))
+        ahead = done > 1 and all(c < SUSPECT_RATIO * p for c, p in zip(*self._times, strict=False))
         if ahead or self._lost > MAX_DISTURBED:
             return True
         found = self.medians() if done > self._pairs and (done - 1) % self._pairs == 0 else None
