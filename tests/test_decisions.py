@@ -392,3 +392,54 @@ def test_kernels_that_refuse_one_call_after_another_are_tried_now_and_then() -> 
     for _ in range(70):
         assert p(small)[1] == f(small)[1]
     assert entry.refused == 0
+
+
+def clustered(img: Any) -> Any:
+    centres = np.linspace(0.1, 0.9, 5)
+    for _ in range(3):
+        labels = np.abs(img[..., None] - centres).argmin(-1)
+        for k in range(5):
+            mask = labels == k
+            if mask.any():
+                centres[k] = img[mask].max()
+    return labels, centres
+
+
+def same(ours: Any, expected: Any) -> None:
+    for a, b in zip(ours, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_conditions_in_short_loops_that_come_out_alike_are_checked_once() -> None:
+    p = hjit.pipeline(clustered, on_unsupported="break")
+    for k in range(3):
+        image = np.random.default_rng(k).random((40, 50))
+        same(p(image), clustered(image))
+    assert (p.stats.traces, p.stats.parts, p.stats.fallbacks) == (1, 0, 0)
+
+    again = hjit.pipeline(clustered, on_unsupported="break")  # as a later process
+    same(again(image), clustered(image))
+    (entry,) = again.entries
+    assert entry.variants[0].rec.known.assumed > 0
+
+
+def test_where_conditions_in_short_loops_come_out_otherwise_python_runs_the_loop() -> None:
+    p = hjit.pipeline(clustered, on_unsupported="break")
+    p(IMAGE)
+    for image in (IMAGE * 0.3, IMAGE * 0.3, IMAGE, IMAGE * 0.3):
+        same(p(image), clustered(image))
+    assert p.stats.fallbacks == 1 and p.stats.parts > 0
+
+
+def test_loops_until_convergence_are_left_to_python() -> None:
+    def f(img: Any) -> Any:
+        for _ in range(10):
+            before, img = img, (img + np.roll(img, 1, 0)) / 2
+            if np.abs(img - before).max() < 0.3:
+                break
+        return img
+
+    p = hjit.pipeline(f, on_unsupported="break")
+    for scale in (1.0, 2.0):
+        np.testing.assert_array_equal(p(IMAGE * scale), f(IMAGE * scale))
+    assert p.stats.parts > 0 and "its iterations make decisions" in p.explain(IMAGE)

@@ -52,6 +52,7 @@ from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
 from hjit.trace.ir.programs.steps import Program
 from hjit.trace.tracing.recording.events import ExpectedOutcome
 from hjit.trace.tracing.recording.recorder import CompileLoops, Recorder, RunLoops, TracingOptions
+from hjit.trace.tracing.recording.state.known_values import Speculated
 from hjit.trace.tracing.recording.strides import packed
 from hjit.trace.tracing.scalars.host import is_run_time
 
@@ -105,7 +106,7 @@ class Request:
         interprets: may conditions be evaluated by NumPy while the function is traced? If not, by kernels.
         expected: outcomes of conditions that are assumed instead of evaluated.
         fill: the numbers that uninitialised elements are traced with, see `TracingOptions`.
-        speculate: likewise.
+        speculated, speculate: likewise.
     """
 
     function: Callable[..., Any]
@@ -116,6 +117,7 @@ class Request:
     interprets: bool = True
     expected: Sequence[ExpectedOutcome | None] = ()
     fill: int = 0
+    speculated: Sequence[Speculated] = ()
     speculate: bool = True
 
 
@@ -205,6 +207,10 @@ def traced_call(request: Request) -> Trace:
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
         return list(on_deep_stack(evaluate, rec, wanted, leaves, options, by_numpy))
 
+    def is_quick(rec: Recorder, wanted: tuple[str, ...]) -> bool:
+        found = None if by_numpy is None else by_numpy.estimate(rec.graph(wanted), rec.sizes, options.fast_math)
+        return found is not None and found.is_quicker_than_compiling
+
     seen = leaves
     if options.target == "cuda":
         from hjit.call.other_arrays.on_device import stand_in
@@ -220,7 +226,9 @@ def traced_call(request: Request) -> Trace:
             fill=request.fill,
             expected=request.expected,
             run_loops=_running_loops(options),
+            speculated=request.speculated,
             speculate=request.speculate,
+            is_quick=is_quick,
         )
         traced: Trace = on_deep_stack(
             trace, request.function, request.structure, seen, names, settings, leaves, is_bounded

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import sys
 import traceback
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,6 @@ from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
     from hjit.call.build import Built, Request
-    from hjit.trace.tracing.recording.events import ExpectedOutcome
     from hjit.tuning.choice import Scheduler
 
 log = logging.getLogger("hjit")
@@ -101,7 +99,9 @@ class NewCalls:
         """
         result = self._state.run_plain(call.args, call.kwargs)
         entry = self._state.entries.at(call.key)
-        if call.refused is not None and call.refused.speculates and entry.decides is None:
+        if call.refused is not None and call.refused.rec.known.assumed:
+            self._state.assumes = False
+        elif call.refused is not None and call.refused.speculates and entry.decides is None:
             entry.decides = True
         elif not entry.is_known and not entry.skipped:
             entry.postpone()
@@ -223,6 +223,9 @@ class NewCalls:
         except (TraceError, CompileError, DeviceError, OutOfBounds, MemoryError, TracingFailed) as error:
             raise_if_signalled(error)
             _clear_frames(error)
+            in_loops = call.refused is not None and call.refused.rec.attempt.speculates
+            if in_loops and options.on_unsupported == "break" and isinstance(error, TraceError):
+                return self._split.not_compiled(call, options, error)
             return PLAIN
 
     def _too_little_memory(self, call: Call, options: Options, error: MemoryError) -> Any:
@@ -258,16 +261,17 @@ class NewCalls:
         from hjit.call.variant import OutOfBounds
 
         state = self._state
-        expected: Sequence[ExpectedOutcome | None] = ()
+        found = outcomes.Outcomes()
         entry = state.entries.get(call.key)
         decides = not call.known and entry is not None and entry.decides is not None
         if (
             state.assumes and state.interprets and not call.known and not decides
         ):  # else an assumption has been wrong before
-            expected = outcomes.load(state.py_func, call.key, options)
-        if any(expected):
+            found = outcomes.load(state.py_func, call.key, options)
+        if found:
             with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # it may be on the wrong path
-                return state.build(self.request(call.structure, call.leaves, options, state.schedule, expected))
+                request = self.request(call.structure, call.leaves, options, state.schedule)
+                return state.build(replace(request, expected=found.expected, speculated=found.speculated))
         built = self._build_unsplit(call, options, speculate=not decides)
         is_first = all(v.rec.known.assumed for v in call.known)
         if is_first and not decides:  # outcomes are stored for first calls of later processes
@@ -291,7 +295,6 @@ class NewCalls:
         leaves: list[Any],
         options: Options,
         schedule: Scheduler | None,
-        expected: Sequence[ExpectedOutcome | None] = (),
         speculate: bool = True,
     ) -> Request:
         """A request to compile the function for these arguments."""
@@ -305,7 +308,6 @@ class NewCalls:
             options,
             schedule,
             state.interprets,
-            expected,
             speculate=speculate,
         )
 

@@ -181,7 +181,7 @@ def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) ->
     seen = [_stand_in(x) if is_dask_array(x) else x for x in leaves]
     arrays = CallArrays(settings, leaves)
     names = leaf_names(settings.function, structure, len(leaves))
-    options = TracingOptions(arrays.computed, blas=lambda name: "auto", postpone=arrays)
+    options = TracingOptions(arrays.computed, blas=lambda name: "auto", postpone=arrays, speculate=False)
     traced: Trace = with_deep_stack(lambda: trace(settings.function, structure, seen, names, options, leaves))
     rec = traced.recorder
     rec.externs.roll_back()

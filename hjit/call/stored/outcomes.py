@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any
 
@@ -18,30 +19,50 @@ from hjit.options import Options
 from hjit.trace.tracing.recording.decisions import outcomes
 from hjit.trace.tracing.recording.events import ExpectedOutcome
 from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.tracing.recording.state.known_values import Speculated
 
 log = logging.getLogger("hjit")
 
 KIND = "outcomes"
 
 
-def load(function: Any, key: Sequence[Any], options: Options) -> tuple[ExpectedOutcome | None, ...]:
-    """The outcomes of the decisions of an earlier process, in order; None for a decision on a number."""
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What came of conditions in an earlier process.
+
+    Attributes:
+        expected: of the decisions, in order; None for a decision on a number.
+        speculated: those in loops that were speculated on, in order, with their lines.
+    """
+
+    expected: tuple[ExpectedOutcome | None, ...] = ()
+    speculated: tuple[Speculated, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(self.expected) or bool(self.speculated)
+
+
+def load(function: Any, key: Sequence[Any], options: Options) -> Outcomes:
+    """The outcomes of an earlier process."""
     name = _name(function, key, options)
     text = None if name is None else cache.load(name, options.cache_dir, options.cache, KIND)
     try:
-        found = () if text is None else tuple(None if x is None else ExpectedOutcome(*x) for x in json.loads(text))
+        decided, speculated = ([], []) if text is None else json.loads(text)
+        found = tuple(None if x is None else ExpectedOutcome(*x) for x in decided)
+        places = tuple(((str(file), int(line)), bool(value)) for file, line, value in speculated)
     except (ValueError, TypeError, RecursionError) as error:
         log.debug("outcomes are not usable: %s", error)
-        return ()
-    return found if all(x is None or type(x.value) is bool for x in found) else ()
+        return Outcomes()
+    return Outcomes(found if all(x is None or type(x.value) is bool for x in found) else (), places)
 
 
 def store(function: Any, key: Sequence[Any], options: Options, rec: Recorder) -> None:
     """Store the outcomes of the decisions of a trace."""
-    found = outcomes(rec)
-    name = _name(function, key, options) if options.cache == "rw" and any(found) else None
+    found = Outcomes(tuple(outcomes(rec)), tuple(rec.known.speculated))
+    name = _name(function, key, options) if options.cache == "rw" and found else None
     if name is not None:
-        text = json.dumps([None if x is None else (x.file, x.line, x.condition, x.value) for x in found]).encode()
+        decided = [None if x is None else (x.file, x.line, x.condition, x.value) for x in found.expected]
+        text = json.dumps([decided, [(*place, value) for place, value in found.speculated]]).encode()
         cache.store(name, text, {"versions": cache.versions()}, options.cache_dir, options.cache, KIND)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any, TypeVar
 
-from hjit.errors import BudgetError, InherentError, LongLoop, TraceError
+from hjit.errors import BudgetError, InherentError, LongLoop, Origin, TraceError
 from hjit.trace.capture.captured import NUMERIC
 from hjit.trace.capture.loops.rewriting.exits import code_of
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
@@ -37,6 +37,8 @@ def _else_without_methods(
         except (OutOfBounds, BudgetError):
             raise
         except Exception:
+            if attempts.decided_on is not None:
+                raise attempts.decided_on from None
             if not attempts.next.traces_methods:
                 raise
             attempts.next, attempts.outermost = Attempt(traces_methods=False), set()
@@ -57,18 +59,24 @@ class Attempts:
 
     Attributes:
         has_programs: does something run programs?
+        speculates: may outcomes be speculated on?
         next: the next attempt.
         outermost: the loops around those that could not be traced as one iteration, or they themselves.
         too_long: why a function cannot be traced without programs; None: it was not found that it cannot.
         has_branched: were the sides of conditions traced one after the other? That takes long, and is tried once.
+        repeated: the line that iterations of a loop decide at too often; None: there is none.
+        decided_on: why a function cannot be traced unless outcomes of conditions are speculated on, once they are.
         otherwise: how loops are traced where programs cannot be recorded either.
     """
 
     has_programs: bool = False
+    speculates: bool = True
     next: Attempt = field(default_factory=Attempt)
     outermost: set[LoopSite] = field(default_factory=set)
     too_long: TraceError | None = None
     has_branched: bool = False
+    repeated: Origin | None = None
+    decided_on: TraceError | None = None
     otherwise: Attempt | None = None
 
     def update(self, **changes: Any) -> None:
@@ -134,6 +142,7 @@ class Attempts:
         Raises:
             TraceError: it does so whatever is done.
         """
+        self.repeated = rec.findings.repeated_decision or self.repeated
         if rec.findings.runs_methods:
             self.update(traces_methods=True)
         elif rec.breaks and not self.next.chooses_unrolled and not self.next.records_programs and _has_choices(rec):
@@ -151,7 +160,21 @@ class Attempts:
                 self.update(large=rec.unrolled.too_long, few=rec.unrolled.too_long)
             self._with_programs(frozenset(sites))
         else:
+            self._speculate(error)
+
+    def _speculate(self, error: TraceError) -> None:
+        """Speculate on the outcomes at the line that iterations decide at too often.
+
+        Raises:
+            TraceError: `error`, if there is none, or it is not enough.
+        """
+        line = self.repeated
+        if not self.speculates or line is None or (place := (line.filename, line.line)) in self.next.speculates:
             raise error
+        self.decided_on = self.decided_on or error
+        self.next = Attempt(traces_methods=self.next.traces_methods, speculates=self.next.speculates | {place})
+        self.repeated, self.outermost, self.has_programs = None, set(), False
+        self.too_long = self.otherwise = None
 
     @_else_without_methods
     def failed(self, rec: Recorder, error: Exception) -> None:
@@ -213,7 +236,8 @@ class Attempts:
             TraceError: see `too_long`.
         """
         if self.too_long is not None or self.otherwise is None:
-            raise self.too_long or AssertionError("there are no programs") from None
+            self._speculate(self.too_long or TraceError("loop", "there are no programs"))
+            return
         before = self.otherwise
         self.update(
             programs=frozenset(),

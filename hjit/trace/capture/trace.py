@@ -39,7 +39,12 @@ from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.dispatch import is_dispatched, source_of
 from hjit.trace.tracing.objects import MakeObject, fields_of
 from hjit.trace.tracing.recording.checks import finish_checks
-from hjit.trace.tracing.recording.loops.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations
+from hjit.trace.tracing.recording.loops.iterations import (
+    MAX_OPERATIONS,
+    MAX_SPECULATED_OPERATIONS,
+    MAX_UNROLLED,
+    Iterations,
+)
 from hjit.trace.tracing.recording.loops.unrolled import ManyParts
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, TracingOptions
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, static_value
@@ -280,7 +285,7 @@ def trace(
     install_audit_hook()
     given = function, structure, leaves, names, options, originals
     if is_bounded or options.run_loops is None:
-        return _attempted(*given, is_bounded=is_bounded)
+        return _attempted(*given, is_bounded=is_bounded, speculates=is_bounded and options.speculate)
     try:  # long loops as programs, rather than iteration by iteration
         return _attempted(*given, is_bounded=True)
     except LongLoop:
@@ -296,14 +301,17 @@ def _attempted(
     originals: Sequence[Any] | None,
     *,
     is_bounded: bool,
+    speculates: bool = False,
 ) -> Trace:
-    """As `trace`."""
-    attempts = Attempts(has_programs=options.run_loops is not None)
+    """As `trace`; `speculates`: see `Attempts`."""
+    attempts = Attempts(options.run_loops is not None, speculates)
+    attempts.update(speculates=frozenset(place for place, _ in options.speculated))
     code = python_function(function).__code__
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
     while True:
         attempt = attempts.next
         most = MAX_UNROLLED if attempt.unrolled - attempt.rolled else MAX_OPERATIONS
+        most = min(most, MAX_SPECULATED_OPERATIONS) if attempt.speculates else most
         rec = Recorder(options, code.co_name, origin, attempt)
         if is_bounded:  # the recorder alone has it, as it holds frames that are to end with the trace
             rec.unrolled.iterations = Iterations(code, most)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import LongLoop, TraceError
-from hjit.trace.ir.expressions import Expr, Load, ScalarRef, walk
-from hjit.trace.ir.graph import Graph, Stage
+from hjit.trace.ir.expressions import Expr, Load, Op, ScalarRef, walk
+from hjit.trace.ir.graph import Graph, Stage, identity
 from hjit.trace.ir.interpret import interpret_stages
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recording.events import ExpectedOutcome, GraphBreak
@@ -17,6 +17,7 @@ from hjit.trace.tracing.recording.loops import iterations
 from hjit.trace.tracing.recording.recorder import Recorder
 
 MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
+MAX_SPECULATED = 64  # conditions: more are a loop over pixels
 MAX_CONSTANT = 1 << 16  # elements that NumPy computes for a number that no call changes
 MAX_TEXT = 200  # characters of a condition, by which its outcome is known
 
@@ -45,19 +46,60 @@ def _number(rec: Recorder, stage: str) -> Expr | str:
 
 def _guarded(rec: Recorder, stage: str) -> Any:
     """The value of a stage, which is a condition of the trace from now on."""
+    found = _speculated(rec, stage)
+    if found is not None:
+        return found
     number = sum(e.call is None for e in rec.breaks)
-    if number >= MAX_DECISIONS:
-        raise rec.long_loop(
-            f"it has decided on computed values {MAX_DECISIONS} times",
-            "iterate outside the decorated function",
-            LongLoop if rec.unrolled.has_short and not rec.attempt.rolls_short else TraceError,
-        )
-    rec.break_in_loop("decisions on computed values", iterations.MAX_DECISIONS)
+    try:
+        if number >= MAX_DECISIONS:
+            raise rec.long_loop(
+                f"it has decided on computed values {MAX_DECISIONS} times",
+                "iterate outside the decorated function",
+                LongLoop if rec.unrolled.has_short and not rec.attempt.rolls_short else TraceError,
+            )
+        rec.break_in_loop("decisions on computed values", iterations.MAX_DECISIONS)
+    except TraceError:
+        rec.findings.repeated_decision = rec.line()
+        raise
     value: Any = _assumed(rec, number, stage)
     if value is None:
         value = rec.options.evaluate(rec, (stage,))[0].reshape(())[()]
     rec.breaks.append(GraphBreak((stage,), value=value, operation="decision", origin=rec.line()))
     return value
+
+
+def _speculated(rec: Recorder, stage: str) -> np.bool_ | None:
+    """The value of a condition in a loop, which is expected to be that of all its iterations at all calls; None: it is
+    to be decided on.
+
+    Raises:
+        LongLoop: it differs between iterations, there are many, or computing it takes as long as compiling the loop.
+    """
+    line = rec.line() if rec.attempt.speculates and not rec.loops else None
+    found = rec.stages.get(stage)
+    if line is None or (place := (line.filename, line.line)) not in rec.attempt.speculates:
+        return None
+    if found is None or found.dtype.kind != "b":
+        return None
+    speculated, before = rec.known.speculated, rec.options.speculated
+    value: Any = None
+    if len(speculated) < len(before) and before[len(speculated)][0] == place:
+        value = np.bool_(before[len(speculated)][1])
+        rec.known.assumed += 1
+    elif len(speculated) < MAX_SPECULATED and rec.options.is_quick(rec, (stage,)):
+        value = rec.options.evaluate(rec, (stage,))[0].reshape(())[()]
+    if value is None or any(p == place and v != value for p, v in speculated):
+        raise rec.long_loop(
+            "its iterations make decisions on computed values", "write it as operations on whole arrays"
+        )
+    outcome = bool(value)
+    speculated.append((place, outcome))
+    flag, shape = np.dtype(bool), found.shape
+    is_so: Expr = Load(stage, identity(len(shape)), flag)
+    other = Op("logical_not", (is_so,), flag) if outcome else is_so
+    rec.findings.speculates = True
+    rec.checks.append(rec.stage(other, shape, flag, name="otherwise").name)
+    return np.bool_(outcome)
 
 
 def _constant(rec: Recorder, stage: str) -> Any:

@@ -47,7 +47,7 @@ from hjit.trace.tracing.recording.state.attempt import Attempt
 from hjit.trace.tracing.recording.state.caller import CallerObjects, CapturedValues
 from hjit.trace.tracing.recording.state.extern_state import ExternState
 from hjit.trace.tracing.recording.state.findings import Findings
-from hjit.trace.tracing.recording.state.known_values import KnownValues
+from hjit.trace.tracing.recording.state.known_values import KnownValues, Speculated
 from hjit.trace.tracing.recording.state.scalars import ScalarParameters
 from hjit.trace.tracing.recording.state.sizes import TracedSizes
 from hjit.trace.tracing.recording.state.watched import Watched
@@ -153,6 +153,8 @@ class TracingOptions:
         expected: outcomes of the decisions of an earlier trace, in order; None for a decision on a number.
         run_loops: compiles a loop program for some sizes to a function of the inputs and the arrays that it changes,
             which returns False if NumPy must run; None: loop programs are not supported.
+        speculated: outcomes in loops that an earlier trace speculated on, in order, with their lines.
+        is_quick: are stages evaluated in less time than compiling them takes?
         speculate: may outcomes that nearly always come be assumed, and checked at each call (`speculate`)?
     """
 
@@ -162,6 +164,8 @@ class TracingOptions:
     postpone: Postponing | None = None
     expected: Sequence[ExpectedOutcome | None] = ()
     run_loops: CompileLoops | None = None
+    speculated: Sequence[Speculated] = ()
+    is_quick: Callable[[Recorder, tuple[str, ...]], bool] = lambda rec, wanted: False
     speculate: bool = True
 
 

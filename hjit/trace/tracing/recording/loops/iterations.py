@@ -16,6 +16,7 @@ from hjit.trace.tracing.frames import is_code_of
 # stencil_chain has 2,428 of them, nl_means 1,308. Loops over a `range` that could not be traced as one iteration are
 # long, mostly over rows; that limit, and those below, are chosen, not measured.
 MAX_OPERATIONS, MAX_UNROLLED = 3000, 300
+MAX_SPECULATED_OPERATIONS = 1000  # of loops that run in parts if the outcomes of their conditions are not speculated on
 MANY_ITERATIONS = 8  # from which on those are a loop, and not a list of what there is to do
 # Of one instruction in iterations after the first one. What is decided on differs from image to image, and a loop with
 # many decisions goes on until something converges; calls are as many at each call, those of a list of filters, say.

@@ -73,6 +73,8 @@ class Attempt:
         traces_methods: are methods of the function's own objects traced? None: only if running one untraced fails.
         decides_ints: is a Python int that is made from a computed number outside of loops a decision? Otherwise it is
             computed at every call.
+        speculates: lines in loops at which the outcome of a condition is assumed to be the one that it has now, in all
+            iterations, and is checked at each call; by file and number.
     """
 
     unrolled: frozenset[LoopSite] = frozenset()
@@ -98,6 +100,7 @@ class Attempt:
     classes: bool | None = None
     traces_methods: bool | None = None
     decides_ints: bool = False
+    speculates: frozenset[tuple[str, int]] = frozenset()
 
     @property
     def records_programs(self) -> bool:

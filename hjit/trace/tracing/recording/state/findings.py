@@ -20,6 +20,7 @@ class Findings:
         out_of_bounds: was an index out of bounds? This is found later than by NumPy: the function must not handle it.
         checked_int: the line of a Python int that each call checks to stay within 64 bits; None: there is none.
         speculates: is an outcome assumed that each call checks, which a decision would follow either way?
+        repeated_decision: the line that iterations of a loop decide at too often; None: there is none.
         taps: of filters that became one expression.
     """
 
@@ -31,4 +32,5 @@ class Findings:
     out_of_bounds: bool = False
     checked_int: Origin | None = None
     speculates: bool = False
+    repeated_decision: Origin | None = None
     taps: int = 0

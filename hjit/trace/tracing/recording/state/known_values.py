@@ -9,6 +9,8 @@ import numpy as np
 
 from hjit.trace.ir.expressions import Expr
 
+Speculated = tuple[tuple[str, int], bool]  # a line, by file and number, and the outcome of its condition
+
 
 @dataclass(eq=False, slots=True)
 class KnownValues:
@@ -17,11 +19,13 @@ class KnownValues:
     Attributes:
         decided: values that were decided on; a second decision on one needs no guard.
         assumed: how many conditions were assumed to come out as expected, without evaluation.
+        speculated: the outcomes that were speculated on, in order, with their lines.
         constants: stages that are the same at every call, once computed.
     """
 
     decided: dict[Expr | str, Any] = field(default_factory=dict)
     assumed: int = 0
+    speculated: list[Speculated] = field(default_factory=list)
     constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
     def forget_values(self) -> None:
