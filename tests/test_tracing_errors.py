@@ -100,6 +100,16 @@ def test_every_kind_of_asking_has_a_text_of_its_own() -> None:
     assert len({reason for reason, _ in TEXTS.values()}) == len(TEXTS)
 
 
+def test_a_computed_number_as_a_key_of_a_dict() -> None:
+    names = dict(enumerate(range(10, 20)))
+
+    def f(a: Any) -> Any:
+        return np.vectorize(names.get)((a * 9).astype(int))
+
+    with pytest.raises(TraceError, match=r"looked up in a dict or a set.*by table\[x\]"):
+        hjit.pipeline(f)(IMAGE)
+
+
 def test_an_exception_of_the_trace_alone_is_a_gap() -> None:
     def f(a: Any) -> Any:
         b = a * 2

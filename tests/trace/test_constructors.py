@@ -269,6 +269,37 @@ def test_reduceat() -> None:
     check(lambda a: np.add.reduceat(a.max(), [0]), IMAGE)
 
 
+def test_reductions_by_ufuncs_without_a_table_are_calls() -> None:
+    def whole(a: Any) -> Any:
+        out = np.empty(a.shape[1])
+        found = np.logaddexp.reduce(a, axis=1), np.hypot.reduce(a[:4], keepdims=True)
+        return *found, np.logaddexp.reduce(a * 2, out=out) + 1, out
+
+    f = hjit.pipeline(whole, on_unsupported="raise")
+    for _ in range(2):
+        for ours, theirs in zip(f(IMAGE), whole(IMAGE), strict=True):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    check(lambda a: np.logaddexp.reduce(a, axis=5), IMAGE)
+
+
+def test_interpolation_with_a_period() -> None:
+    def whole(a: Any, xp: Any, fp: Any, period: float) -> Any:
+        known = np.interp(a * 720, [350.0, 10, 100, 200], [1, 2, 5, 3], period=360)
+        return known, np.interp(a * 9, xp, fp, left=7, period=period), np.interp(a[0, 3], xp, fp, period=-period)
+
+    f = hjit.pipeline(whole, on_unsupported="raise")
+    r = np.random.default_rng(1)
+    for period in (2.0, 3.5):
+        args = IMAGE, r.random(9) * 5, r.random(9), period
+        for ours, theirs in zip(f(*args), whole(*args), strict=True):
+            assert type(ours) is type(theirs)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    check(lambda a: np.interp(a, a[0], a[1], period=0), IMAGE)
+    check(lambda a: np.interp(a, a, a, period=1), IMAGE)
+    check(lambda a: np.interp(a, a[0], a[1, 1:], period=1), IMAGE)
+
+
 def test_an_array_of_its_own_dtype_is_not_copied() -> None:
     def f(a: Any) -> Any:
         b = a.copy()

@@ -60,11 +60,16 @@ TEXTS = {
         "{name} runs as it is, as it is code that is not traced, and converts its arguments",
         "write it as a function of arrays",
     ),
+    "key": (
+        "a computed number is looked up in a dict or a set, which needs its value",
+        "look it up in an array, by table[x] or np.take",
+    ),
     "unknown": (
         "code that is not traced asks for the array's numbers",
         "compute this line before or after the decorated function",
     ),
 }
+_UNHASHABLE = ("unhashable type: 'Tracer'", "unhashable type: 'InductionVariable'")
 _BY_INSTRUCTION = {
     "STORE_SUBSCR": "store",
     "STORE_SLICE": "store",
@@ -187,5 +192,8 @@ def as_trace_error(name: str, error: BaseException, home: str) -> TraceError:
         "report the line, please; until then compute it before or after the decorated function, "
         'or pass on_unsupported="numpy"'
     )
+    if isinstance(error, TypeError) and str(error) in _UNHASHABLE:
+        reason, advice = TEXTS["key"]
+        advice += '; or pass on_unsupported="numpy"'
     line = linecache.getline(own[-1].filename, own[-1].line).strip() if own else ""
     return TraceError(shortened(line) or name, reason, advice, own[-1] if own else None)

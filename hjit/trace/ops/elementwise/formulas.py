@@ -195,12 +195,28 @@ def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan:
     return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
 
 
+def _periodic(x: Tracer, xp: Tracer, fp: Tracer, period: Any) -> tuple[Tracer, Tracer, Tracer]:
+    """What `np.interp` interpolates if it has a period: all within one, and a point before and one after it."""
+    if period == 0:
+        raise ValueError("period must be a non-zero value")
+    period = abs(period)
+    if xp.ndim != 1 or fp.ndim != 1:
+        raise ValueError("Data points must be 1-D sequences")
+    if xp.shape != fp.shape:
+        raise ValueError("fp and xp are not of the same length")
+    x, xp = x % period, xp % period
+    order = call(np.argsort, xp)
+    xp, fp = xp[order], fp[order]
+    return x, call(np.concatenate, (xp[-1:] - period, xp, xp[:1] + period)), call(np.concatenate, (fp[-1:], fp, fp[:1]))
+
+
 @implements(np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     """NumPy's formula on each interval: ``slope * (x - xp[j]) + fp[j]``."""
-    if period is not None:
-        raise current().error("numpy.interp", "period is not compiled")
     x, xp, fp = (as_tracer(v).astype(np.float64) for v in (x, xp, fp))
+    if period is not None:
+        x, xp, fp = _periodic(x, xp, fp, period)
+        left = right = None
     if xp.ndim != 1 or xp.shape != fp.shape:
         raise ValueError("fp and xp are not of the same length.")
     n = xp.shape[0]

@@ -174,6 +174,9 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: 
     """``np.add.reduce`` and the other methods of ufuncs."""
     if method == "reduce" and ufunc.__name__ in IDENTITIES:
         return _ufunc_reduce(ufunc.__name__, *inputs, **kwargs)
+    if method == "reduce" and ufunc.nin == 2 and inputs and is_tracer(inputs[0]):
+        out = kwargs.pop("out", None)
+        return by_numpy(ufunc.reduce, *inputs, **kwargs, out=out[0] if isinstance(out, tuple) else out)
     if method == "accumulate":
         return _ufunc_accumulate(ufunc.__name__, *inputs, **kwargs)
     if method == "reduceat":
