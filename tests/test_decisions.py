@@ -423,6 +423,15 @@ def test_conditions_in_short_loops_that_come_out_alike_are_checked_once() -> Non
     assert entry.variants[0].rec.known.assumed > 0
 
 
+def test_speculated_conditions_are_not_evaluated_again_for_another_size() -> None:
+    p = hjit.pipeline(clustered, on_unsupported="break", cache="off")
+    for shape in ((40, 50), (44, 51)):
+        image = np.random.default_rng(1).random(shape)
+        same(p(image), clustered(image))
+    first, second = (entry.variants[0].rec.known for entry in p.entries)
+    assert first.assumed == 0 and second.assumed == len(first.speculated) and p.stats.parts == 0
+
+
 def test_where_conditions_in_short_loops_come_out_otherwise_python_runs_the_loop() -> None:
     p = hjit.pipeline(clustered, on_unsupported="break")
     p(IMAGE)

@@ -46,6 +46,7 @@ class FunctionState:
         spent: what building it and its parts has taken of the latest budget.
         interprets: see `hjit.call.build.Request`.
         assumes: while tracing, assume that conditions on values come out as in an earlier process?
+        speculated: the outcomes in loops that the latest trace speculated on; those for other sizes assume the same.
     """
 
     is_part = False
@@ -72,6 +73,7 @@ class FunctionState:
         self.spent = deadline.Spent() if spent is None else spent
         self.interprets = True
         self.assumes = True
+        self.speculated: tuple[Any, ...] = ()
 
     def run_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the plain function in place of a kernel."""

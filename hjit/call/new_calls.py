@@ -267,12 +267,13 @@ class NewCalls:
         if (
             state.assumes and state.interprets and not call.known and not decides
         ):  # else an assumption has been wrong before
-            found = outcomes.load(state.py_func, call.key, options)
+            found = outcomes.load(state.py_func, call.key, options) or outcomes.Outcomes((), state.speculated)
         if found:
             with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # it may be on the wrong path
                 request = self.request(call.structure, call.leaves, options, state.schedule)
                 return state.build(replace(request, expected=found.expected, speculated=found.speculated))
         built = self._build_unsplit(call, options, speculate=not decides)
+        state.speculated = tuple(built.variant.rec.known.speculated)
         is_first = all(v.rec.known.assumed for v in call.known)
         if is_first and not decides:  # outcomes are stored for first calls of later processes
             outcomes.store(state.py_func, call.key, options, built.variant.rec)
