@@ -1079,7 +1079,6 @@ def test_induction_variables_compare_where_all_agree() -> None:
         lambda: bool(variable(0, 40)),
         lambda: int(t),
         lambda: divmod(t, 2),
-        lambda: t << 2,
         lambda: [0][t],
         lambda: np.asarray(t),
         lambda: range(t),
