@@ -325,3 +325,22 @@ def test_errors(k: int) -> None:
 def test_lengths_that_depend_on_values(f: Any) -> None:
     with pytest.raises(TraceError, match="depends on the image's values|by the image's values"):
         interpreted(lambda a: f(a), data(20))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: np.full(3, float(a[0, 0]))[a // 64],
+        lambda a: np.array([a[0, 0]])[a // 64],
+        lambda a: np.array([int(a[0, 0])])[a // 64] * 2,
+        lambda a: np.broadcast_to(a[0, 0] * 1.5, (3,))[a // 64],
+        lambda a: (a[0, :1] * 0 + 3)[a // 64],
+    ],
+)
+def test_indices_of_what_is_the_same_everywhere_are_checked(f: Callable[..., Any]) -> None:
+    pipe = hjit.pipeline(f, verify="off")
+    low, high = np.full((20, 30), 3, np.uint8), np.full((20, 30), 255, np.uint8)
+    for _ in range(2):
+        np.testing.assert_array_equal(pipe(low), f(low), strict=True)
+        with pytest.raises(IndexError, match="out of bounds for axis 0"):
+            pipe(high)

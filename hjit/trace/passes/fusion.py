@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from hjit.trace.ir.analysis.costs import cost
-from hjit.trace.ir.expressions import Cast, Expr, Load, mentioned_dims, renumber, rewrite, substitute
+from hjit.trace.ir.expressions import Cast, Expr, Load, mentioned_dims, renumber, rewrite, substitute, walk
 from hjit.trace.ir.graph import Definition, Graph, Stage, compose, identity
-from hjit.trace.ir.poly import ONE, Dim, Indirect, Poly, deep_atoms
+from hjit.trace.ir.poly import ONE, Atom, Dim, Indirect, Poly, deep_atoms
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.passes.limits import (
     FREE_READS,
@@ -75,6 +75,8 @@ def _may_inline(s: Stage, chain: int, uses: dict[Use, None], by_name: dict[str, 
     """Is computing a stage, at the cost of its `chain`, wherever it is used no more work than storing it?"""
     if s.updates or s.initial is None or not uses or _nests_indices(s.initial, uses) or _nests_gathers(s.initial, uses):
         return False
+    if _drops_checks(s.initial, uses):
+        return False
     if len(uses) <= FREE_READS and cost(s.initial) == 0 and not _narrows(s.initial):
         return True  # a view or a cast: what it shows is decided on separately
     code = chain * (len(uses) - 1)
@@ -109,6 +111,16 @@ def _nests_gathers(e: Expr, uses: Iterable[Use]) -> bool:
     """Would an expression that is read out of order be repeated in many indices, as at each step of a bisection?"""
     gathers = (1 for _, _, index in uses if _is_gather(index))
     return any(_is_gather(x.index) for x in e.loads) and sum(gathers) > NESTED_GATHERS
+
+
+def _drops_checks(e: Expr, uses: Iterable[Use]) -> bool:
+    """Is an expression the same along an axis, where it is read at a place that may be out of bounds?"""
+    checked = {k for _, _, index in uses for k, p in enumerate(index) if any(map(_is_checked, deep_atoms(p)))}
+    return bool(checked) and not checked <= {k for x in walk(e) for p in x.polys for k in mentioned_dims(p)}
+
+
+def _is_checked(a: Atom) -> bool:
+    return isinstance(a, Indirect) and a.extent is not None
 
 
 def _is_gather(index: tuple[Poly, ...]) -> bool:
