@@ -1052,3 +1052,32 @@ def test_captured_numbers_become_constants_only_where_that_may_help(
     x = np.linspace(0, 1, 40 * 50).reshape(40, 50)
     np.testing.assert_array_equal(f(x), f.py_func(x))
     assert len(count) == runs and [rec.attempt.freeze_captured for rec in count] == [False, True][:runs]
+
+
+WAITING: list[int] = []
+COUNTS = {"calls": 0}
+
+
+def test_a_global_list_that_the_function_empties_is_emptied_at_every_call() -> None:
+    def f(img: Any) -> Any:
+        total = 0
+        while WAITING:  # each time it is asked for, it is the list that was changed
+            total += WAITING.pop()
+        return img * total
+
+    pipe = hjit.pipeline(f, on_unsupported="numpy").quiet()
+    for items in ([1, 2, 3], [], [5]):
+        WAITING[:] = items
+        np.testing.assert_array_equal(pipe(np.ones(4)), np.ones(4) * sum(items))
+        assert WAITING == []
+
+
+def test_a_global_dict_that_the_function_changes_counts_its_calls() -> None:
+    def f(img: Any) -> Any:
+        COUNTS["calls"] += 1
+        COUNTS["calls"] += 1
+        return img + COUNTS["calls"]
+
+    pipe = hjit.pipeline(f, on_unsupported="numpy").quiet()
+    for k in range(3):
+        np.testing.assert_array_equal(pipe(np.zeros(4)), np.full(4, 2.0 * (k + 1)))

@@ -14,6 +14,7 @@ import enum
 import io
 import itertools
 import logging
+import operator
 import os
 import pathlib
 import random
@@ -263,13 +264,19 @@ def _captured_container(rec: Recorder, value: Any, path: AccessPath) -> Any:
         return value
     is_map = isinstance(value, (dict, types.MappingProxyType))
     names: Any = list(value) if is_map else range(len(value))
+    held = [value[n] for n in names]
+    key = "container", path.key(), id(value), tuple(names) if is_map else len(names)
+    known, known_held = rec.captured.seen.get(key, (None, ()))
+    if known is not None and all(map(operator.is_, held, known_held)):  # a list that the function changes stays changed
+        return known
     _guard_shape(rec, path, container_shape(value))
-    items = [wrap(value[n], AccessPath(path, n)) for n in names]
+    items = [wrap(x, AccessPath(path, n)) for n, x in zip(names, held, strict=True)]
     if type(value) is types.MappingProxyType:
         return types.MappingProxyType(dict(zip(names, items, strict=True)))
     seen = _copied_dict(value, items) if isinstance(value, dict) else type(value)(items)
     rec.watched.add(seen, str(path))
     rec.caller.containers[id(seen)] = seen, path
+    rec.captured.seen[key] = seen, held
     return seen
 
 
