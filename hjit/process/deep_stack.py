@@ -9,6 +9,7 @@ from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 from hjit.process import threads
+from hjit.process.restoring import holding
 from hjit.process.signals import Call, result_of
 
 T = TypeVar("T")
@@ -26,13 +27,11 @@ def with_deep_stack(f: Callable[..., T], *args: Any) -> T:
         return f(*args)
     if threads.has_small_stack():  # the system ends the process before Python raises
         return _deep.run(f, *args)
-    token = _deep.entered.set(True)
     try:
-        return f(*args)
+        with holding(_deep.entered, True):
+            return f(*args)
     except RecursionError:
         pass
-    finally:
-        _deep.entered.reset(token)
     return _deep.run(f, *args)
 
 
@@ -42,7 +41,8 @@ class _DeepStacks:
     def __init__(self) -> None:
         self.entered = ContextVar("hjit_deep_stack", default=False)  # an outer call catches the `RecursionError`
         self._lock = threading.RLock()
-        self._threads, self._limit = 0, 0
+        self._threads: set[Call[Any]] = set()
+        self._limit = 0
 
     def run(self, f: Callable[..., T], *args: Any) -> T:
         done: Call[T] = Call()
@@ -53,40 +53,41 @@ class _DeepStacks:
             try:
                 result = context.run(f, *args)
             except BaseException as error:
-                self._leave()
+                self._leave(done)
                 done.end(error=error)
             else:
-                self._leave()
+                self._leave(done)
                 done.end(result)
 
-        self._enter(work)
+        self._enter(done, work)
         return result_of(done)
 
-    def _enter(self, work: Callable[[], None]) -> None:
+    def _enter(self, done: Call[Any], work: Callable[[], None]) -> None:
         with self._lock:
-            if not self._threads:  # first of all: to start a thread takes frames, too
+            if not self._threads:
                 self._limit = sys.getrecursionlimit()
-                sys.setrecursionlimit(max(self._limit, RECURSION_LIMIT))
-            self._threads += 1
             try:
+                self._threads.add(done)
+                sys.setrecursionlimit(max(self._limit, RECURSION_LIMIT))  # first: to start a thread takes frames, too
                 threads.start("hjit-deep-stack", work, stack_bytes=STACK_BYTES)
-            except RuntimeError:
-                self._threads -= 1
-                if not self._threads:
-                    sys.setrecursionlimit(self._limit)
+            except BaseException as error:  # a signal handler's, too
+                self._leave(done)
+                if not isinstance(error, RuntimeError):
+                    raise
                 raise RecursionError("maximum recursion depth exceeded, and no thread can be started") from None
 
     def after_fork(self) -> None:
         """The child has no such thread, nor the thread that held the lock."""
         if self._threads:
             sys.setrecursionlimit(self._limit)
-        self._lock, self._threads = threading.RLock(), 0
+        self._lock, self._threads = threading.RLock(), set()
 
-    def _leave(self) -> None:
+    def _leave(self, done: Call[Any]) -> None:
         with self._lock:
-            self._threads -= 1
-            if self._threads == 0:
-                sys.setrecursionlimit(self._limit)
+            if done in self._threads:
+                self._threads.remove(done)
+                if not self._threads:
+                    sys.setrecursionlimit(self._limit)
 
 
 _deep = _DeepStacks()

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import sys
 import threading
+import time
 import types
 import warnings
 from collections.abc import Callable
@@ -21,7 +22,16 @@ from hjit import cache, modules
 from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls, all_plain
 from hjit.options import context_state
-from hjit.process import background, deadline, forks, garbage_collection, progress, restoring, shown_warnings
+from hjit.process import (
+    background,
+    deadline,
+    deep_stack,
+    forks,
+    garbage_collection,
+    progress,
+    restoring,
+    shown_warnings,
+)
 from hjit.process.garbage_collection import few_collections
 from hjit.process.restoring import Block, Replaced, holding, if_free, surely
 from hjit.trace.capture.side_effects import finalisation, library_warnings
@@ -78,6 +88,8 @@ def state() -> tuple[Any, ...]:
         set(recorder.running),
         recorder.running_trace(),
         vars(REPLACED)["function"],
+        sys.getrecursionlimit(),
+        deep_stack._deep.entered.get(),
         is_free(LOCK),
         is_free(GATE.inside()),
         is_free(GATE._closing),
@@ -333,4 +345,23 @@ def test_a_first_call_that_is_interrupted_anywhere_leaves_all_as_before() -> Non
         places += 1
     for p in made:
         assert np.array_equal(p(image), p.py_func(image))
-    assert places > 10
+    assert places > 5
+
+
+def test_a_call_that_needs_a_deep_stack_leaves_all_as_before_wherever_it_is_interrupted() -> None:
+    def nested(n: int) -> int:
+        return n if n == 0 else 1 + nested(n - 1)
+
+    def run() -> None:
+        assert deep_stack.with_deep_stack(nested, 1500) == 1500
+
+    run()
+    before, places = state(), 0
+    for at in at_each_place(run, {deep_stack.__file__, restoring.__file__, CONTEXTLIB}):
+        end = time.monotonic() + WAITED
+        while deep_stack._deep._threads and time.monotonic() < end:  # one may have begun
+            time.sleep(0.001)
+        assert state() == before, f"interrupted at place {at}"
+        places += 1
+    assert places > 5
+    run()
