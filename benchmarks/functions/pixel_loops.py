@@ -353,11 +353,11 @@ def flood_fill(img: Array) -> Array:
     out[h // 2, w // 2] = 1
     while len(stack) > 0:
         y, x = stack.pop()
-        for k in range(4):
-            ny = y + (k == 0) - (k == 1)
-            nx = x + (k == 2) - (k == 3)
+        for dy, dx in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+            ny = y + dy
+            nx = x + dx
             if ny >= 0 and ny < h and nx >= 0 and nx < w and out[ny, nx] == 0:
-                if abs(int(img[ny, nx]) - int(img[y, x])) < 160:
+                if abs(float(img[ny, nx]) - float(img[y, x])) < 160:
                     out[ny, nx] = 1
                     stack.append((ny, nx))
     return out
