@@ -17,7 +17,7 @@ import numpy as np
 
 from hjit.trace.capture.loops.elements import UNBOUND, Elements, NotCarried
 from hjit.trace.capture.loops.paths import Path
-from hjit.trace.capture.loops.python_ints import HALF, MOST, CarriedInt, CarriedInts
+from hjit.trace.capture.loops.python_ints import CarriedInt, CarriedInts
 from hjit.trace.ir.expressions import Const, Expr, Index, Op, cast, select
 from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import Atom, Dim, Poly, poly
@@ -26,6 +26,7 @@ from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import Tracer, from_stage, is_tracer
 from hjit.trace.tracing.arrays.writing import update
 from hjit.trace.tracing.complex_memory import part_dtype, supported_complex
+from hjit.trace.tracing.recording.loops.rerolled import HALF, MOST
 from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.scalars.host import as_array, is_host, number
 from hjit.trace.tracing.scalars.induction import InductionVariable

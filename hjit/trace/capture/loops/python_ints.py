@@ -17,10 +17,9 @@ from hjit.trace.ir.analysis.ranges import RANGES, Range, Ranges
 from hjit.trace.ir.expressions import Expr, Index, Load, Op, walk
 from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import Atom, Poly, Sym
+from hjit.trace.tracing.recording.loops.rerolled import HALF, MOST
 
-MOST = 1 << 53  # of a carried int
 MAX_ROUNDS, WIDE_ROUNDS = 8, 4  # of looking what iterations make of ranges; after some, those that grow are left out
-HALF = MOST // 2  # of what it begins with, or is set to; and of all that is added to it
 _INT64 = np.dtype(np.int64)
 _GROWING = frozenset("add subtract multiply negative left_shift power square absolute".split())
 

@@ -20,7 +20,7 @@ from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer, python_number
 from hjit.trace.tracing.frames import asks_class, is_users
 from hjit.trace.tracing.recording.recorder import Recorder, current
-from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, as_traced
+from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, LoopSite, as_traced
 
 Array = np.ndarray[Any, Any]
 
@@ -191,7 +191,7 @@ class GrownList:
         if numbers.dtype.kind == "f":
             current().check(call(np.any, call(np.isnan, numbers)))
         self.columns = (call(np.sort, numbers, kind="stable"),)
-        self.flags = from_stage(Const(True, np.dtype(bool)), numbers.shape, np.dtype(bool), name="all_items")
+        self.flags = flags_of_all(numbers)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise self.error("assignment to an item")
@@ -225,6 +225,19 @@ class GrownList:
             raise CannotReroll((sys._getframe(2).f_code, 0), f"{operation} of a list that it fills", growing=False)
         reason = "how many items a list has that a loop fills depends on the image's values"
         return current().error(operation, reason, "make an array of it, or return it")
+
+
+def refused_site() -> LoopSite:
+    """The outermost loop, which is noted as refused; outside of loops, what asks for that in the code two calls up."""
+    rec = current()
+    site = rec.loops[0].site if rec.loops else (sys._getframe(3).f_code, 0)
+    rec.rerolled.refused = site
+    return site
+
+
+def flags_of_all(items: Tracer) -> Tracer:
+    """The flags of a list that has all these items."""
+    return from_stage(Const(True, np.dtype(bool)), items.shape, np.dtype(bool), name="all_items")
 
 
 def kind_of(x: Any) -> tuple[np.dtype[Any], bool] | None:

@@ -14,29 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Const
 from hjit.trace.tracing import forward
-from hjit.trace.tracing.arrays.grown import GrownList, Item, list_class
+from hjit.trace.tracing.arrays.grown import GrownList, Item, flags_of_all, list_class, refused_site
 from hjit.trace.tracing.arrays.stacks import NumberStack
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
     as_tracer,
     call,
     from_known,
-    from_stage,
     is_tracer,
     python_int,
     python_number,
     python_type,
 )
 from hjit.trace.tracing.forward import provides
+from hjit.trace.tracing.recording.loops.rerolled import HALF
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, as_traced
 from hjit.trace.tracing.scalars.size import Size
 
-MOST = 1 << 53  # of an int
-HALF = MOST // 2  # of one that it begins with, or is set to; and of all that is added to it
 LARGE = 9.2e18  # a float below which a sum has 63 bits, whatever its roundings are
 MAX_COMPUTED = 1024  # numbers of a list that are computed one by one
 MAX_PLAIN = 1 << 20  # numbers of a list that are known
@@ -234,14 +231,11 @@ class NumberList:
         if not len(self):
             return []
         array = self.items.copy()
-        flags = from_stage(Const(True, np.dtype(bool)), array.shape, np.dtype(bool), name="all_items")
-        return GrownList(Item(None, (array.dtype,), (True,)), (array,), flags)
+        return GrownList(Item(None, (array.dtype,), (True,)), (array,), flags_of_all(array))
 
     def refusal(self, why: str) -> CannotReroll:
         """The exception that leaves lists as they are."""
-        rec = current()
-        rec.rerolled.refused = rec.loops[0].site if rec.loops else (sys._getframe(2).f_code, 0)
-        return CannotReroll(rec.rerolled.refused, f"a list of numbers: {why}", indexing=True)
+        return CannotReroll(refused_site(), f"a list of numbers: {why}", indexing=True)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:

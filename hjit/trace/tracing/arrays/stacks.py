@@ -8,7 +8,6 @@ end in it. Loops that use one are programs, whose iterations run one after the o
 from __future__ import annotations
 
 import math
-import sys
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 
 from hjit.trace.ir.expressions import Const
 from hjit.trace.ir.poly import Poly, poly
-from hjit.trace.tracing.arrays.grown import GrownList, Item, kind_of
+from hjit.trace.tracing.arrays.grown import GrownList, Item, kind_of, refused_site
 from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer, python_int, python_number
 from hjit.trace.tracing.recording.recorder import Recorder, current
 from hjit.trace.tracing.recording.state.attempt import Stacking
@@ -207,18 +206,12 @@ def in_program() -> None:
 
 def unknown(place: tuple[str, str], item: Item, is_inside: bool) -> CannotReroll:
     """The exception that tells the next attempt what a stack holds."""
-    rec = current()
-    site = rec.loops[0].site if rec.loops else (sys._getframe(2).f_code, 0)
-    rec.rerolled.refused = site
-    return CannotReroll(site, "a list or a dict is changed", stacking=Stacking(place, item, is_inside))
+    return CannotReroll(refused_site(), "a list or a dict is changed", stacking=Stacking(place, item, is_inside))
 
 
 def no_stack(why: str) -> CannotReroll:
     """The exception that leaves lists as they are."""
-    rec = current()
-    site = rec.loops[0].site if rec.loops else (sys._getframe(2).f_code, 0)
-    rec.rerolled.refused = site
-    return CannotReroll(site, f"a list that it takes items from: {why}", stacking=False)
+    return CannotReroll(refused_site(), f"a list that it takes items from: {why}", stacking=False)
 
 
 def stack_of(x: Any, place: tuple[str, str], items: Sequence[Item | None]) -> Any:

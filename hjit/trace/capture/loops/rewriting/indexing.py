@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from hjit.trace.capture.loops.bytecode import INDEXED
-from hjit.trace.capture.loops.rewriting.syntax import SCOPES, assign, call_of, mentions, placed, set_by, walk
+from hjit.trace.capture.loops.rewriting.syntax import (
+    SCOPES,
+    assign,
+    call_of,
+    is_fixed_index,
+    mentions,
+    placed,
+    set_by,
+    walk,
+)
 from hjit.trace.tracing.arrays.number_lists import number_list
 from hjit.trace.tracing.recording.recorder import current, tracing
 
@@ -158,15 +167,8 @@ def _subscripts(s: ast.AST) -> Iterator[ast.Subscript]:
     """Those of variables, at places that are no constants."""
     for x in walk(s):
         match x:
-            case ast.Subscript(value=ast.Name(), slice=index) if not _is_constant(index):
+            case ast.Subscript(value=ast.Name(), slice=index) if not is_fixed_index(index):
                 yield x
-
-
-def _is_constant(index: ast.expr) -> bool:
-    match index:
-        case ast.Constant() | ast.Slice() | ast.Tuple() | ast.UnaryOp(operand=ast.Constant()):
-            return True
-    return False
 
 
 def _base(x: ast.expr) -> Any:

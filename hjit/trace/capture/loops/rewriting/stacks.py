@@ -15,7 +15,7 @@ from typing import Any
 
 from hjit.trace.capture.loops.bytecode import APPEND, STACKED
 from hjit.trace.capture.loops.rewriting.appends import item_of
-from hjit.trace.capture.loops.rewriting.syntax import SCOPES, call_of, mentions, placed, set_by, walk
+from hjit.trace.capture.loops.rewriting.syntax import SCOPES, call_of, is_fixed_index, mentions, placed, set_by, walk
 from hjit.trace.tracing.arrays.stacks import stack_of
 from hjit.trace.tracing.recording.recorder import current, tracing
 
@@ -99,16 +99,9 @@ def _grown_and_indexed(body: Sequence[ast.stmt]) -> set[str]:
     found = set()
     for x in [*inside, *(y for s in walk(*body) if isinstance(s, ast.FunctionDef) for y in ast.walk(s))]:
         match x:
-            case ast.Subscript(value=ast.Name(id=name), slice=at) if name in grown and not _is_constant(at):
+            case ast.Subscript(value=ast.Name(id=name), slice=at) if name in grown and not is_fixed_index(at):
                 found.add(name)
     return found
-
-
-def _is_constant(at: ast.expr) -> bool:
-    match at:
-        case ast.Constant() | ast.Slice() | ast.Tuple() | ast.UnaryOp(operand=ast.Constant()):
-            return True
-    return False
 
 
 def _made(s: ast.AST) -> Iterator[tuple[ast.Name, Any, Any]]:

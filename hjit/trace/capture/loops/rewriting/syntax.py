@@ -61,6 +61,14 @@ def walk(*nodes: ast.AST) -> Iterator[ast.AST]:
             yield from walk(*ast.iter_child_nodes(x))
 
 
+def is_fixed_index(index: ast.expr) -> bool:
+    """Is an index no computed one: a constant, a slice, or several?"""
+    match index:
+        case ast.Constant() | ast.Slice() | ast.Tuple() | ast.UnaryOp(operand=ast.Constant()):
+            return True
+    return False
+
+
 def mentions(s: ast.AST, name: str) -> bool:
     """Is a variable named anywhere in a node?"""
     return any(isinstance(x, ast.Name) and x.id == name for x in ast.walk(s))

@@ -8,6 +8,9 @@ from typing import Any
 from hjit.trace.ir.poly import Atom, Poly
 from hjit.trace.tracing.scalars.induction import LoopSite
 
+MOST = 1 << 53  # of an int of Python that loops carry, or a list holds: a float64 holds it, too
+HALF = MOST // 2  # of what it begins with, or is set to; and of all that is added to it
+
 
 @dataclass(eq=False, slots=True)
 class RerolledLoops:
