@@ -493,7 +493,7 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
     if t is GrownList:
         columns = tuple(forward.compacted(read) for read in x.reads())
         if None in columns:
-            raise x.error("return")
+            raise x.refusal("return")
         return Result("list", columns[0].rows, value=ListOfItems(x.item, columns))
     if is_host(x):
         return Result("host", value=x.k)

@@ -60,6 +60,45 @@ def list_class(x: Any) -> type:
     return list if frame.f_lasti in asks_class(frame.f_code) or is_users(frame) else type(x)
 
 
+class StandIn:
+    """What stands for a list: it refuses what else lists have."""
+
+    __slots__ = ()
+
+    def refusal(self, operation: str) -> BaseException:
+        """The exception that has Python run where an operation needs the list itself."""
+        raise NotImplementedError
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return list_class(self)
+
+    def __repr__(self) -> str:
+        raise self.refusal("str")
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        raise self.refusal("conversion to a real array")
+
+    def __contains__(self, x: Any) -> bool:
+        raise self.refusal("in")
+
+    def __eq__(self, other: object) -> bool:
+        raise self.refusal("==")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self, *other: Any) -> Any:
+        raise self.refusal("what else lists have")
+
+    __radd__ = __mul__ = __rmul__ = __iadd__ = __imul__ = __reversed__ = __delitem__ = __add__
+    __lt__ = __gt__ = __le__ = __ge__ = __copy__ = __deepcopy__ = __reduce_ex__ = __add__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self.refusal(f"list.{name}")
+
+
 class GrowingList:
     """A list while a loop fills it.
 
@@ -107,7 +146,7 @@ class GrowingList:
         return GrownList(self.item, self.columns, self.flags)
 
 
-class GrownList:
+class GrownList(StandIn):
     """A list that a loop has filled. Its length is computed: what needs the items themselves is a `TraceError`."""
 
     __slots__ = ("columns", "flags", "item")
@@ -136,7 +175,7 @@ class GrownList:
         is_alike = type(x) is self.item.container or self.item.container is None
         is_alike = is_alike and len(parts) == len(self.columns) and [kind_of(p) for p in parts] == [*self.item.kinds]
         if current().loops or not is_alike:
-            raise self.error("list.append")
+            raise self.refusal("list.append")
         columns = [call(np.append, c.reshape(-1), p) for c, p in zip(self.columns, parts, strict=True)]
         self.flags = call(np.append, self.flags.reshape(-1), True)
         self.columns = tuple(c.astype(d) for c, d in zip(columns, self.item.dtypes, strict=True))
@@ -164,29 +203,19 @@ class GrownList:
     def __len__(self) -> int:
         return int(self.length)
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return list_class(self)
-
-    def __repr__(self) -> str:
-        raise self.error("str")
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
-        raise self.error("conversion to a real array")
-
     def __iter__(self) -> Any:
-        raise self.error("loop")
+        raise self.refusal("loop")
 
     def __getitem__(self, key: Any) -> Any:
         if not self.is_full or self.item.container is not None or type(key) is slice:
-            raise self.error("index")
+            raise self.refusal("index")
         found = self.columns[0].reshape(-1)[key]
         return python_number(found) if self.item.are_python[0] else found
 
     def sort(self) -> None:
         """Sort the numbers of a list to which each iteration has appended one."""
         if not self.is_full or self.item.container is not None:
-            raise self.error("list.sort")
+            raise self.refusal("list.sort")
         numbers = self.columns[0].reshape(-1)
         if numbers.dtype.kind == "f":
             current().check(call(np.any, call(np.isnan, numbers)))
@@ -194,28 +223,9 @@ class GrownList:
         self.flags = flags_of_all(numbers)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise self.error("assignment to an item")
+        raise self.refusal("assignment to an item")
 
-    def __contains__(self, x: Any) -> bool:
-        raise self.error("in")
-
-    def __eq__(self, other: object) -> bool:
-        raise self.error("==")
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __add__(self, *other: Any) -> Any:
-        raise self.error("what else lists have")
-
-    __radd__ = __mul__ = __rmul__ = __iadd__ = __imul__ = __reversed__ = __delitem__ = __add__
-    __lt__ = __gt__ = __le__ = __ge__ = __copy__ = __deepcopy__ = __reduce_ex__ = __add__
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise self.error(f"list.{name}")
-
-    def error(self, operation: str) -> TraceError:
+    def refusal(self, operation: str) -> TraceError:
         """What it raises where its items would have to be known.
 
         Raises:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.tracing import forward
-from hjit.trace.tracing.arrays.grown import GrownList, Item, flags_of_all, list_class, refused_site
+from hjit.trace.tracing.arrays.grown import GrownList, Item, StandIn, flags_of_all, refused_site
 from hjit.trace.tracing.arrays.stacks import NumberStack
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
@@ -63,7 +63,7 @@ def _items(x: Sequence[Any]) -> list[Any]:
     return [*x, *(v for row in rows for v in row)]
 
 
-class NumberList:
+class NumberList(StandIn):
     """A list whose items are all ints, all floats or all bools of Python, or lists of such ones of one length.
 
     Attributes:
@@ -237,37 +237,8 @@ class NumberList:
         """The exception that leaves lists as they are."""
         return CannotReroll(refused_site(), f"a list of numbers: {why}", indexing=True)
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return list_class(self)
-
-    def __repr__(self) -> str:
-        raise self.refusal("str")
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        raise self.refusal("conversion to a real array")
-
-    def __contains__(self, x: Any) -> bool:
-        raise self.refusal("in")
-
-    def __eq__(self, other: object) -> bool:
-        raise self.refusal("==")
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __add__(self, *other: Any) -> Any:
-        raise self.refusal("what else lists have")
-
-    __radd__ = __mul__ = __rmul__ = __iadd__ = __imul__ = __reversed__ = __delitem__ = __add__
-    __lt__ = __gt__ = __le__ = __ge__ = __copy__ = __deepcopy__ = __reduce_ex__ = __add__
-
     def __bool__(self) -> bool:
         return len(self) > 0
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise self.refusal(f"list.{name}")
 
 
 def number_list(x: Any, is_written: bool, has_own_lists: bool = False) -> NumberList | None:
