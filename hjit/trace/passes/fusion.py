@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from hjit.trace.ir.analysis.costs import cost
+from hjit.trace.ir.analysis.gathers import checked_atoms
 from hjit.trace.ir.expressions import Cast, Expr, Load, mentioned_dims, renumber, rewrite, substitute, walk
 from hjit.trace.ir.graph import Definition, Graph, Stage, compose, identity
-from hjit.trace.ir.poly import ONE, Atom, Dim, Indirect, Poly, deep_atoms
+from hjit.trace.ir.poly import ONE, Dim, Indirect, Poly, deep_atoms
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.passes.limits import (
     FREE_READS,
@@ -115,12 +116,8 @@ def _nests_gathers(e: Expr, uses: Iterable[Use]) -> bool:
 
 def _drops_checks(e: Expr, uses: Iterable[Use]) -> bool:
     """Is an expression the same along an axis, where it is read at a place that may be out of bounds?"""
-    checked = {k for _, _, index in uses for k, p in enumerate(index) if any(map(_is_checked, deep_atoms(p)))}
+    checked = {k for _, _, index in uses for k, p in enumerate(index) if checked_atoms(p)}
     return bool(checked) and not checked <= {k for x in walk(e) for p in x.polys for k in mentioned_dims(p)}
-
-
-def _is_checked(a: Atom) -> bool:
-    return isinstance(a, Indirect) and a.extent is not None
 
 
 def _is_gather(index: tuple[Poly, ...]) -> bool:

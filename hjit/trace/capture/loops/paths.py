@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ir.analysis.gathers import checked_atoms
 from hjit.trace.ir.expressions import Const, Expr, Load, Op, map_polys, rewrite, select, substitute, walk
 from hjit.trace.ir.graph import Definition, Stage
-from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, Var, deep_atoms, poly
+from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, Var, poly
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.recording.recorder import Recorder
 
@@ -114,7 +115,7 @@ def _conjunction(met: Sequence[Expr]) -> Expr:
 
 
 def _with_guard(s: Stage, met: Sequence[Expr], is_index: bool) -> Stage:
-    has_gathers = any(_checked(p) for e in walk(*s.exprs()) for p in e.polys)
+    has_gathers = any(checked_atoms(p) for e in walk(*s.exprs()) for p in e.polys)
     if not has_gathers and not is_index:
         return s
     guard = _conjunction(met)
@@ -124,10 +125,6 @@ def _with_guard(s: Stage, met: Sequence[Expr], is_index: bool) -> Stage:
     return s
 
 
-def _checked(p: Poly) -> bool:
-    return bool(p.exprs) and any(isinstance(a, Indirect) and a.extent is not None for a in deep_atoms(p))
-
-
 def _guarded_gathers(e: Expr, guard: Expr) -> Expr:
     def atom(a: Atom) -> IntLike | None:
         if isinstance(a, Indirect) and a.extent is not None:
@@ -135,7 +132,7 @@ def _guarded_gathers(e: Expr, guard: Expr) -> Expr:
         return None
 
     def change(e: Expr) -> Expr | None:
-        return map_polys(e, lambda p: p.substitute(atom)) if any(map(_checked, e.polys)) else None
+        return map_polys(e, lambda p: p.substitute(atom)) if any(map(checked_atoms, e.polys)) else None
 
     return rewrite(e, change)
 

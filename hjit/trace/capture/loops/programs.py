@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.loops.paths import BOOL, BufferChange, NotOneUpdate, Path
+from hjit.trace.ir.analysis.gathers import checked_atoms
 from hjit.trace.ir.expressions import Const, Expr, Load, ScalarRef, rewrite, walk
 from hjit.trace.ir.graph import Definition, Input, Stage, contiguous_layout, identity
 from hjit.trace.ir.identities import IDENTITIES
-from hjit.trace.ir.poly import Indirect, Poly, Var, deep_atoms
+from hjit.trace.ir.poly import Indirect, Poly, Var
 from hjit.trace.ir.programs.rewriting import with_exprs, with_loop_exprs
 from hjit.trace.ir.programs.steps import (
     Branch,
@@ -472,5 +473,4 @@ def _dropped(body: Body, read: set[str]) -> Body:
 
 def _is_checked(e: Expr) -> bool:
     """Has an expression an index that may be out of bounds?"""
-    atoms = (a for x in walk(e) for p in x.polys for a in deep_atoms(p))
-    return any(isinstance(a, Indirect) and a.extent is not None for a in atoms)
+    return any(checked_atoms(p) for x in walk(e) for p in x.polys)

@@ -80,16 +80,17 @@ def _leading_to_gathers(stages: dict[str, Stage]) -> set[str]:
     found: set[str] = set()
 
     def leads(e: Expr) -> bool:
-        return (type(e) is Load and e.source in found) or any(p.exprs and _checked(p) for p in e.polys)
+        return (type(e) is Load and e.source in found) or any(p.exprs and checked_atoms(p) for p in e.polys)
 
     for s in stages.values():
         values = [*(() if s.initial is None else (s.initial,)), *(e for d in s.updates for e in d.exprs())]
-        if any(_checked(p) for d in s.updates for p in d.target) or any(map(leads, walk(*values))):
+        if any(checked_atoms(p) for d in s.updates for p in d.target) or any(map(leads, walk(*values))):
             found.add(s.name)
     return found
 
 
-def _checked(p: Poly) -> list[Indirect]:
+def checked_atoms(p: Poly) -> list[Indirect]:
+    """The computed places in an index that may be out of bounds."""
     if not p.exprs:  # which are kept: most indices are affine
         return []
     return [a for a in deep_atoms(p) if isinstance(a, Indirect) and a.extent is not None]
@@ -247,7 +248,7 @@ def _dims(p: Poly) -> set[int]:
 
 def _gathers(d: Definition, run: MaskedRegion) -> Iterator[Gather]:
     polys = [*d.target, *(p for e in _evaluated(*d.exprs()) for p in e.polys)]
-    for a in (a for p in polys for a in _checked(p)):
+    for a in (a for p in polys for a in checked_atoms(p)):
         dims = {k for e in walk(a.expr) for p in e.polys for k in _dims(p)}
         if all(run[k] is None for k in dims) and a.extent is not None:
             yield gather_of(a.expr, d.extents, a.extent)
