@@ -76,7 +76,8 @@ def recogniser(args: tuple[Any, ...]) -> Callable[..., bool] | None:
     for k, x in enumerate(args):
         if type(x) is np.ndarray:
             known |= {f"dtype{k}": x.dtype, f"shape{k}": x.shape, f"strides{k}": x.strides}
-            tests += [f"type(x{k}) is ndarray", f"x{k}.shape == shape{k}", f"x{k}.dtype is dtype{k}"]
+            has_shape = f"x{k}.ndim == 1 and len(x{k}) == {len(x)}" if x.ndim == 1 else f"x{k}.shape == shape{k}"
+            tests += [f"type(x{k}) is ndarray", f"x{k}.dtype is dtype{k}", has_shape]  # the cheapest first
             if x.size >= MANY_ELEMENTS:
                 tests.append(f"x{k}.strides == strides{k}")
         elif type(x) in _NUMBERS:

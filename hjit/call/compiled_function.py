@@ -113,16 +113,17 @@ class CompiledFunction(Generic[P, R]):
         if running and is_traced_call(sys._getframe(1), args, kwargs):
             traced: R = forward.wrap_callable(self.py_func)(*args, **kwargs)
             return traced
+        stats = self.stats
+        again = self._is_plain_again
+        if again is not None and len(args) == again[0] and not kwargs and again[1](*args):
+            stats.calls += 1
+            stats.fallbacks += 1
+            return self._state.py_func(*args)
         if comparing and threading.get_ident() in comparing:
             return self.py_func(*args, **kwargs)
-        stats = self.stats
         stats.calls += 1
         if float_errors_are_reported() and self._is_all_numpy(args, kwargs):
             return self._state.run_plain(args, kwargs)
-        again = self._is_plain_again
-        if again is not None and len(args) == again[0] and not kwargs and again[1](*args):
-            stats.fallbacks += 1
-            return self._state.py_func(*args)
         key = key_of(args, kwargs)
         known = self._entries.get(key)
         if known is not None and (fast := known.fast) is not None:
