@@ -88,7 +88,9 @@ class Site:
     Attributes:
         region: what one production computes; with a sliding window, what earlier iterations have not computed.
         count: how many productions there are.
-        run: what all iterations compute together between two resets of the sliding window.
+        first: what the first production after a reset of the sliding window computes.
+        turns: how many productions there are between two resets.
+        run: what all of them need together.
         runs: how many resets there are.
         allocation: its storage.
         memory: the layout of that storage, or of the circular buffer.
@@ -96,6 +98,8 @@ class Site:
 
     region: Region
     count: Num
+    first: Region
+    turns: Num
     run: Region
     runs: Num
     allocation: Allocation
@@ -258,9 +262,7 @@ class _Walk:
         def make() -> tuple[Allocation, Site]:
             region = tuple((0.0, n - 1.0) for n in self.graph.shape(name))
             allocation = Allocation(region, 1.0, layout)
-            return allocation, self._site(
-                name, RequiredRegion(region, region, {}), 1.0, None, 1.0, allocation, frozenset()
-            )
+            return allocation, self._site(name, region, 1.0, allocation)
 
         allocation, site = self._once(make, "whole", name, layout)
         self.allocations[name] = allocation, top
@@ -386,29 +388,35 @@ class _Walk:
         for x in stores:
             self.allocations[x.stage] = self._allocation(x, found[x.stage].region, env, found[x.stage]), place
         outside = env.outside
-        run = (
-            self._once(lambda: self._regions(outside, computed), "regions", outside, computed, None)
-            if sliding and outside is not None
-            else {}
-        )
+        first: dict[str, RequiredRegion] = {}
+        run: dict[str, RequiredRegion] = {}
+        if sliding and outside is not None:
+            first = self._once(lambda: self._regions(env, computed), "regions", env, computed, frozenset())
+            run = self._once(lambda: self._regions(outside, computed), "regions", outside, computed, frozenset())
         for name in new:
             allocation, at = self.allocations[name]
-            need, whole = found[name], run.get(name) if name in sliding else None
-            axes = self.vectors.get(name, frozenset()) if whole is not None else frozenset()
+            slid = (first[name], run[name]) if name in sliding and name in run else None
+            self._note(name, self._begun_site(name, found[name], slid, env, allocation), at, place)
 
-            def make(
-                name: str = name,
-                need: RequiredRegion = need,
-                whole: RequiredRegion | None = whole,
-                allocation: Allocation = allocation,
-                axes: frozenset[int] = axes,
-            ) -> Site:
-                return self._site(
-                    name, need, env.times, whole, 1.0 if outside is None else outside.times, allocation, axes
-                )
-
-            site = self._once(make, "site", name, env, need, whole, allocation, axes)
-            self._note(name, site, at, place)
+    def _begun_site(
+        self,
+        name: str,
+        need: RequiredRegion,
+        slid: tuple[RequiredRegion, RequiredRegion] | None,
+        env: Env,
+        allocation: Allocation,
+    ) -> Site:
+        """What is computed of a stage at a place; `slid`: `first` and `run` of `_sliding_site`."""
+        if slid is None:
+            return self._once(
+                lambda: self._site(name, need.part, env.times, allocation), "site", name, env, need, allocation
+            )
+        first, run = slid
+        axes = self.vectors.get(name, frozenset())
+        return self._once(
+            lambda: self._sliding_site(name, need, first.region, run.region, env, allocation, axes),
+            *("site", name, env, need, run, allocation, axes),
+        )
 
     def _note(self, name: str, site: Site, stored: int, place: int) -> None:
         """Note where a stage is computed and stored."""
@@ -416,40 +424,42 @@ class _Walk:
         self.found.places[name] = stored, place
         self.found.stored.append((stored, site.memory.bytes))
 
-    def _site(
+    def _site(self, name: str, region: Region, count: Num, allocation: Allocation) -> Site:
+        """What is computed of a stage at a place where no window of it slides."""
+        memory = self.graph.buffer(name, [extent(x) for x in allocation.region], allocation.layout)
+        return Site(region, count, region, 1.0, region, count, allocation, memory)
+
+    def _sliding_site(
         self,
         name: str,
         need: RequiredRegion,
-        count: Num,
-        run: RequiredRegion | None,
-        runs: Num,
+        first: Region,
+        run: Region,
+        env: Env,
         allocation: Allocation,
         axes: Collection[int],
     ) -> Site:
-        """What is computed of a stage at a place.
+        """What is computed of a stage at a place inside the loop around which it is stored.
 
         Args:
-            run, runs: where it is stored further out, what is computed from one time that it has nothing to the next,
-                and how often.
+            first, run: what is required by the first iteration and by all of them, from one time that it has nothing to
+                the next.
             axes: those that vectors run along.
         """
-        if run is None:
-            return Site(
-                need.part,
-                count,
-                need.part,
-                count,
-                allocation,
-                self.graph.buffer(name, [extent(x) for x in allocation.region], allocation.layout),
-            )
+        outside, loop = env.outside, env.innermost
+        assert outside is not None and loop is not None, "it slides along that loop"
         lengths = [extent(x) for x in allocation.region]
         slides: Truth = False
         for axis, n in need.windows.items():  # zero for tilings where they do not slide
             slides = slides | (n > 0.0)
             if axis not in axes:
                 lengths[axis] = choose(n > 0.0, power_of_two(most(n, 1.0)), lengths[axis])
-        count = choose(slides, count, runs)  # the first iteration computes all of what does not slide
-        return Site(need.part, count, run.region, runs, allocation, self.graph.buffer(name, lengths, allocation.layout))
+        runs = outside.times
+        count = choose(slides, env.times, runs)  # the first iteration computes all of what does not slide
+        turns = choose(slides, ceil_div(loop.length, loop.step), 1.0)
+        first = tuple((choose(slides, a, c), choose(slides, b, d)) for (a, b), (c, d) in zip(first, run, strict=True))
+        memory = self.graph.buffer(name, lengths, allocation.layout)
+        return Site(need.part, count, first, turns, run, runs, allocation, memory)
 
     def _regions(
         self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()

@@ -75,13 +75,17 @@ class Measures:
     def counts(self) -> Row:
         """How often, how much, and how much at once."""
         group, site, task = self.leaf.group, self.leaf.site, self.leaf.task
-        each = group.points(group.lengths(group.dims(site.run))) * ratio(site.runs, site.allocation.count)
+        at_once = group.points(self.leaf.env.lengths)
+        # a window that slides is computed whole at first, then what is new; what iterations skip never is
+        slid = group.points(group.lengths(group.dims(site.first))) + at_once * (site.turns - 1.0)
+        together = least(group.points(group.lengths(group.dims(site.run))), slid)
+        each = together * ratio(site.runs, site.allocation.count)
         is_head = group.stage == task.head
         return {
             "num_realizations": site.allocation.count,
             "num_productions": site.count,
             "points_computed_per_realization": each,
-            "points_computed_per_production": group.points(self.leaf.env.lengths),
+            "points_computed_per_production": at_once,
             "points_computed_total": each * site.allocation.count,
             "points_computed_minimum": self.graph.minimum(group),
             "inner_parallelism": task.count if is_head else 1.0,

@@ -60,7 +60,7 @@ def work_for(envs: int, nest: Packed, dims: int, axes: int, deep: int) -> Packed
     (nodes, _), _, _, (stages, _), (keys, _), *_ = nest.shapes
     shapes: tuple[Shape, ...] = (
         (envs, dims, at.DIMS), (envs, keys, at.LEFT), (envs, keys), (envs, at.ENV), (envs,), (envs, stages), (nodes,),
-        (nodes, at.OWN), (2, stages, axes, at.REQUIRED), (stages, axes, 2), (stages, axes), (stages,), (stages,),
+        (nodes, at.OWN), (3, stages, axes, at.REQUIRED), (stages, axes, 2), (stages, axes), (stages,), (stages,),
         (stages, axes, 4), (dims, 4), (stages, axes, 2), (stages, at.SITE), (stages, axes, at.SITE_AXIS), (stages, 2),
         (axes, 2), (axes, 2), (dims, 2), (dims, 2), (max(dims, axes, nodes),), (deep + 2, 2), (1,),
     )  # fmt: skip

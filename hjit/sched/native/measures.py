@@ -38,15 +38,31 @@ assert len(SCHEDULE) == FEATURES
 
 
 @compiled
-def count(g: Tables, n: NestTables, w: Work, c: int, tasks_count: float, is_head: bool, row: Floats1) -> None:
+def points_of(g: Tables, w: Work, group: int, s: int, low: int) -> float:
+    """How many points compute the part of a stage that columns `low` and after it of its site say."""
+    group_dims(g, group, w.site_axes[s], low, w.one)
+    group_lengths(g, group, w.one, w.lengths)
+    return points(g, group, w.lengths)
+
+
+@compiled
+def count(g: Tables, n: NestTables, w: Work, c: int, env: int, tasks_count: float, is_head: bool, row: Floats1) -> None:
     """How often, how much, and how much at once."""
     group, s = n.computations[c, rec.C_GROUP], n.computations[c, rec.C_STAGE]
-    group_dims(g, group, w.site_axes[s], rec.Z_RUN_LOW, w.one)
-    group_lengths(g, group, w.one, w.lengths)
-    each = points(g, group, w.lengths) * ratio(w.sites[s, rec.Z_RUNS], w.sites[s, rec.Z_REALIZATIONS])
-    row[NUM_REALIZATIONS], row[NUM_PRODUCTIONS] = w.sites[s, rec.Z_REALIZATIONS], w.sites[s, rec.Z_COUNT]
-    row[POINTS_REALIZATION] = each
-    row[POINTS_TOTAL] = each * w.sites[s, rec.Z_REALIZATIONS]
+    realizations, productions, runs = (
+        w.sites[s, rec.Z_REALIZATIONS],
+        w.sites[s, rec.Z_COUNT],
+        w.sites[s, rec.Z_RUNS],
+    )
+    opened = w.envs[env, rec.E_OPENED]
+    for k in range(g.ints[group + rec.G_DIMS]):
+        w.lengths[k] = w.dims[opened, k, rec.LENGTH]
+    at_once = points(g, group, w.lengths)
+    slid = points_of(g, w, group, s, rec.Z_FIRST_LOW) + at_once * (w.sites[s, rec.Z_TURNS] - 1.0)
+    each = min(points_of(g, w, group, s, rec.Z_RUN_LOW), slid) * ratio(runs, realizations)
+    row[NUM_REALIZATIONS], row[NUM_PRODUCTIONS] = realizations, productions
+    row[POINTS_REALIZATION], row[POINTS_PRODUCTION] = each, at_once
+    row[POINTS_TOTAL] = each * realizations
     row[POINTS_MINIMUM] = g.floats[g.ints[group + rec.G_FLOATS]]
     row[INNER_PARALLELISM] = tasks_count if is_head else 1.0
     row[OUTER_PARALLELISM] = 1.0 if is_head else tasks_count
@@ -59,7 +75,6 @@ def tile(g: Tables, n: NestTables, w: Work, c: int, env: int, row: Floats1) -> N
     opened, at = w.envs[env, rec.E_OPENED], w.envs[env, rec.E_TILE]
     for k in range(g.ints[group + rec.G_DIMS]):
         w.lengths[k] = w.dims[opened, k, rec.LENGTH]
-    row[POINTS_PRODUCTION] = points(g, group, w.lengths)
     pure, every = 1.0, 1.0
     if at >= 0:
         for key in range(n.keys.shape[0]):
@@ -372,7 +387,7 @@ def measure(
 ) -> None:
     """The features of a computation, but for its working sets."""
     s, row = n.computations[c, rec.C_STAGE], features[n.computations[c, rec.C_ROW]]
-    count(g, n, w, c, count_of_tasks, s == head, row)
+    count(g, n, w, c, env, count_of_tasks, s == head, row)
     tile(g, n, w, c, env, row)
     own_sizes(g, n, w, s, row)
     read(g, n, w, c, env, task, s == head, row)

@@ -75,9 +75,10 @@ O_SIZE, O_LENGTH, O_STEP, OWN = range(4)  # of a loop
 R_LOW, R_HIGH, R_PART_LOW, R_PART_HIGH, R_WINDOW, R_SLIDES, REQUIRED = range(7)
 # of an axis of a stage's site
 (
-    Z_LOW, Z_HIGH, Z_RUN_LOW, Z_RUN_HIGH, Z_STORED_LOW, Z_STORED_HIGH, Z_LENGTH, Z_TASK_LOW, Z_TASK_HIGH, SITE_AXIS
-) = range(10)  # fmt: skip
-Z_COUNT, Z_RUNS, Z_REALIZATIONS, Z_BYTES, SITE = range(5)
+    Z_LOW, Z_HIGH, Z_FIRST_LOW, Z_FIRST_HIGH, Z_RUN_LOW, Z_RUN_HIGH, Z_STORED_LOW, Z_STORED_HIGH, Z_LENGTH, Z_TASK_LOW,
+    Z_TASK_HIGH, SITE_AXIS
+) = range(12)  # fmt: skip
+Z_COUNT, Z_TURNS, Z_RUNS, Z_REALIZATIONS, Z_BYTES, SITE = range(6)
 NONE, SOME, ANY = range(3)  # is needed
 
 OK, TOO_LARGE = range(2)  # did it work? Too large: whole numbers for the rates at which windows slide
@@ -124,7 +125,7 @@ class Work(NamedTuple):
     opened: Ints2  # [environments, stages]: the latest environment of each stage's loops, or -1
     inside: Ints1  # [nodes]: the environment inside a loop
     loops: Floats2  # [nodes, OWN]
-    required: Floats4  # [2, stages, axes, REQUIRED]
+    required: Floats4  # [3, stages, axes, REQUIRED]: see `sites.begin_stages`
     needs: Floats3  # [stages, axes, 2]
     needed: Ints2  # [stages, axes]: NONE, SOME or ANY
     used: Ints1  # [stages]

@@ -165,10 +165,11 @@ def at_root(g: Tables, n: NestTables, w: Work, s: int) -> None:
     shape = g.ints[array + rec.A_FLOATS] + 2
     for axis in range(g.ints[array + rec.A_NDIM]):
         last = g.floats[shape + axis] - 1.0
-        for column in (rec.Z_LOW, rec.Z_RUN_LOW, rec.Z_STORED_LOW):
+        for column in (rec.Z_LOW, rec.Z_FIRST_LOW, rec.Z_RUN_LOW, rec.Z_STORED_LOW):
             w.site_axes[s, axis, column], w.site_axes[s, axis, column + 1] = 0.0, last
         w.site_axes[s, axis, rec.Z_LENGTH] = last + 1.0
-    w.sites[s, rec.Z_COUNT], w.sites[s, rec.Z_RUNS], w.sites[s, rec.Z_REALIZATIONS] = 1.0, 1.0, 1.0
+    w.sites[s, rec.Z_COUNT], w.sites[s, rec.Z_TURNS] = 1.0, 1.0
+    w.sites[s, rec.Z_RUNS], w.sites[s, rec.Z_REALIZATIONS] = 1.0, 1.0
     w.sites[s, rec.Z_BYTES] = buffer_bytes(g, n.stages[s, rec.T_MEMORY], w.site_axes[s], rec.Z_LENGTH)
     w.places[s, 0], w.places[s, 1] = 0, 0
 
@@ -194,6 +195,7 @@ def settle(g: Tables, n: NestTables, w: Work, s: int, env: int, place: int, slid
             w.required[0, s, axis, rec.R_PART_LOW],
             w.required[0, s, axis, rec.R_PART_HIGH],
         )
+        site[rec.Z_FIRST_LOW], site[rec.Z_FIRST_HIGH] = site[rec.Z_LOW], site[rec.Z_HIGH]
         site[rec.Z_RUN_LOW], site[rec.Z_RUN_HIGH] = site[rec.Z_LOW], site[rec.Z_HIGH]
         site[rec.Z_LENGTH] = site[rec.Z_STORED_HIGH] - site[rec.Z_STORED_LOW] + 1.0
         if slides_from >= 0:
@@ -206,6 +208,13 @@ def settle(g: Tables, n: NestTables, w: Work, s: int, env: int, place: int, slid
                 slides = True
                 if not n.stages[s, rec.T_VECTORS] >> axis & 1:
                     site[rec.Z_LENGTH] = power_of_two(max(window, 1.0))
+    if slides_from >= 0:
+        whole = 2 if slides else 1
+        for axis in range(g.ints[n.stages[s, rec.T_ARRAY] + rec.A_NDIM]):
+            w.site_axes[s, axis, rec.Z_FIRST_LOW] = w.required[whole, s, axis, rec.R_LOW]
+            w.site_axes[s, axis, rec.Z_FIRST_HIGH] = w.required[whole, s, axis, rec.R_HIGH]
+    loop = w.envs[env, rec.E_INNER]
+    w.sites[s, rec.Z_TURNS] = ceil_div(w.loops[loop, rec.O_LENGTH], w.loops[loop, rec.O_STEP]) if slides else 1.0
     count = times(w, env)
     runs = times(w, slides_from) if slides_from >= 0 else count
     w.sites[s, rec.Z_COUNT] = count if slides or slides_from < 0 else runs
@@ -238,6 +247,7 @@ def begin_stages(g: Tables, n: NestTables, w: Work, node: int) -> None:
     outside = w.envs[env, rec.E_OUTSIDE]
     if any_slides and outside >= 0:
         regions(g, n, w, 1, outside, first, last, False)
+        regions(g, n, w, 2, env, first, last, False)
     for k in range(items + 1, items + 1 + n.lists[items]):
         item = n.lists[k]
         if n.nodes[item, rec.N_BEGINS]:
