@@ -73,6 +73,25 @@ def test_every_feature_is_what_counting_finds(case: str, tasks: int | None) -> N
     assert_counted(GRAPHS[name], root, tasks)
 
 
+@pytest.mark.parametrize("tasks", [None, 4])
+def test_rows_that_no_iteration_reads_are_not_counted(tasks: int | None) -> None:
+    g = graph(
+        [IMAGE],
+        stage("rows", (H, W), f("multiply", at("img", Y, X), Const(2, F4))),
+        stage("out", (H - 20, W), f("sqrt", at("rows", Y * 4, X))),
+    )
+    root = tree("""
+        store out
+          store rows
+            serial out.d0
+              serial rows.d0
+                serial rows.d1
+                  compute rows
+              serial out.d1
+                compute out""")
+    assert_counted(g, root, tasks)
+
+
 def is_plain(root: Root) -> bool:
     """Is nothing computed inside fused loops, of which bounds inference knows little, and no region rounded up, so that its parts add up to it?"""
     loops = [x for x in walk(root) if isinstance(x, Loop)]
