@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from hjit.trace.ir import interpret
+from hjit.trace.ir.expressions import Load
+from hjit.trace.ir.graph import identity
 from tests.trace.helpers import check, trace_of
 
 
@@ -67,3 +69,41 @@ def test_an_index_beyond_the_end_is_an_error() -> None:
     graph = traced.recorder.graph(tuple(traced.recorder.stages))
     with pytest.raises(IndexError, match="out of bounds"):
         interpret.interpret(graph, {n: s.array for n, s in traced.recorder.inputs.items()}, traced.recorder.sizes, {})
+
+
+def shifted(a: Any) -> Any:
+    return a[1:-1, 2:] * 2 + a[2:, :-2] - a.T[:-2, 1:-1].T[:, : a.shape[1] - 2]
+
+
+def onto_itself(a: Any) -> Any:
+    out = a.copy()
+    out[1:] += out[:-1]
+    out[:, :-1] = out[:, 1:]
+    return out
+
+
+@pytest.mark.parametrize("f", [shifted, onto_itself, lambda a: a[::-1, 3] + a[4, 2:3], lambda a: np.diagonal(a) + a[0]])
+def test_ranges_of_elements_are_views(f: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take a tenth of the time of indices."""
+    found: list[bool] = []
+    plain = interpret._view
+
+    def view(array: Any, where: Any) -> Any:
+        part = plain(array, where)
+        if part is not None:
+            assert np.shares_memory(part, array) and np.array_equal(part, array[tuple(where)])
+            assert part.shape == array[tuple(where)].shape
+        found.append(part is not None)
+        return part
+
+    monkeypatch.setattr(interpret, "_view", view)
+    check(f, np.random.default_rng(0).random((20, 20)))
+    assert any(found)
+
+
+def test_what_is_evaluated_is_no_view_of_what_was_given() -> None:
+    a = np.arange(12.0).reshape(3, 4)
+    e = Load("a", identity(2), a.dtype)
+    grids = dict(enumerate(np.ogrid[:3, :4]))
+    found = interpret.evaluate(e, grids, {"a": a}, {}, {})
+    assert np.array_equal(found, a) and not np.shares_memory(found, a)
