@@ -33,7 +33,7 @@ NAME = re.compile(r"hjit_[0-9a-f]{40}")  # of kernels: it changes with every fil
 NO_NAME = "hjit_" + "_" * 40
 DIGEST = hashlib.sha256().digest_size
 
-Compile = Callable[[str, str, str], bytes]
+Compile = Callable[..., bytes]
 
 
 @lru_cache(maxsize=1)
@@ -52,13 +52,13 @@ def kept(compile_module: Compile, folder: Path = FOLDER) -> Compile:
     """`compile_module` of the back end, which compiles a text once. Kernels that differ in their names alone are the same."""
 
     @wraps(compile_module)
-    def compiled(text: str, name: str, target: str) -> bytes:
+    def compiled(text: str, name: str, target: str, quick: bool = False) -> bytes:
         old, new = (name.encode(), NO_NAME.encode()) if NAME.fullmatch(name) else (b"", b"")
         of = text.replace(name, NO_NAME) if old else f"{name}\0{text}"
-        path = _path(folder, backend.machine_text(target), of)
+        path = _path(folder, backend.machine_text(target), *(["quick"] if quick else []), of)
         found = _read(path)
         if found is None:
-            made = compile_module(text, name, target)
+            made = compile_module(text, name, target, quick)
             _write(path, made.replace(old, new) if old else made)
             return made
         return found.replace(new, old) if old else found

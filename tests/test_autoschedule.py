@@ -25,7 +25,7 @@ from hjit.sched.language.build import serial_loops
 from hjit.sched.language.check import check_tree
 from hjit.sched.language.target import Target
 from hjit.sched.language.transforms import storage_at_compute
-from hjit.sched.language.tree import Loop, Root, Store, computes
+from hjit.sched.language.tree import Compute, Loop, Root, Store, computes
 from hjit.sched.nests.root_nests import root_schedule
 from hjit.sched.search.nest_costs import NestCosts
 from hjit.sched.search.portfolio import greedily
@@ -37,7 +37,7 @@ from hjit.trace.passes.fusion import inline_after
 from hjit.trace.passes.rewrites import Rewrites
 from hjit.training.cases import segment_of
 from hjit.tuning import autoschedule, candidates, limits, plans
-from hjit.tuning.autoschedule import Effort, frozen, searched, space_of
+from hjit.tuning.autoschedule import Effort, are_near, frozen, searched, space_of
 from hjit.tuning.candidates import with_fixes
 from hjit.tuning.choice import DEFAULT, Choice
 from hjit.tuning.decide import by_search, found_or_searched
@@ -433,6 +433,50 @@ def test_where_the_default_schedule_takes_very_long_to_compile_it_is_the_only_on
         np.testing.assert_allclose(f(IMAGE), blurred(IMAGE), rtol=1e-5)
         assert timed == ([2] if seconds else [])
         assert ("parallel" in str(f.tree(IMAGE))) is (seconds == 0.0)
+
+
+def test_nothing_is_searched_where_the_default_schedule_takes_very_long_to_compile(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches: list[Any] = []
+    real = autoschedule.searched
+    monkeypatch.setattr(autoschedule, "searched", lambda *args: (searches.append(args), real(*args))[1])
+    for seconds in (0.0, 1000.0):
+        monkeypatch.setattr(candidates, "LONG_COMPILATION", seconds)
+        monkeypatch.setitem(limits.COMPILING_SECONDS, "greedy", 0.0)
+        monkeypatch.setattr(plans, "_plans", {})
+        f = hjit.pipeline(blurred, tune="greedy", cache="off")
+        np.testing.assert_allclose(f(IMAGE), blurred(IMAGE), rtol=1e-5)
+        assert len(searches) == bool(seconds)
+
+
+def test_schedules_whose_tiles_differ_by_little_are_near() -> None:
+    def tiled(size: int, lanes: int = 8) -> Schedule:
+        vector = Loop("s", 1, "vector", lanes, (Compute("s", (0,)),))
+        tile = Loop("s", 0, "serial", size, (vector,))
+        rows = Loop("s", 0, "parallel", None, (Loop("s", 1, "serial", None, (tile,)),))
+        return Schedule(Root((Store("s", (rows,)),)), frozenset())
+
+    assert are_near(tiled(64), tiled(96)) and are_near(tiled(96), tiled(64)) and are_near(tiled(8), tiled(8))
+    assert not are_near(tiled(64), tiled(192))
+    assert not are_near(tiled(64), tiled(64, 16))
+    assert not are_near(tiled(64), replace(tiled(64), inlined=frozenset({"t"})))
+
+
+def test_of_schedules_that_are_near_to_each_other_a_first_call_times_one() -> None:
+    p = Program(blurred)
+    tree = p.segment.default
+
+    def sized(node: Any, size: int) -> Any:
+        if isinstance(node, Compute):
+            return Loop(node.stage, 0, "serial", size, (node,))
+        return replace(node, children=tuple(sized(x, size) for x in node.children))
+
+    other, near, default = (Schedule(sized(tree, n), frozenset()) for n in (8, 9, 1))
+    costs = [(1e-4, other), (1.1e-4, near), (2e-4, default)]
+    assert len(autoschedule._plan_of(costs, default, 2).others) == 1
+    assert not autoschedule._plan_of(costs, default, 2, long_run=1.0).others
+    assert len(autoschedule._plan_of(costs, default, 2, long_run=1e-5).others) == 1
 
 
 def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_no_time(

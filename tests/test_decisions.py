@@ -452,3 +452,53 @@ def test_loops_until_convergence_are_left_to_python() -> None:
     for scale in (1.0, 2.0):
         np.testing.assert_array_equal(p(IMAGE * scale), f(IMAGE * scale))
     assert p.stats.parts > 0 and "its iterations make decisions" in p.explain(IMAGE)
+
+
+def test_what_computes_a_decision_is_compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs once, and the kernels of later calls do not share its code."""
+    from hjit.kernels.runtime import backend
+
+    quick: dict[str, bool] = {}
+    real = backend.compile_module
+
+    def compile_module(text: str, name: str, target: str, is_quick: bool = False) -> bytes:
+        quick[name] = is_quick
+        return real(text, name, target, is_quick)
+
+    def total(a: Any) -> Any:
+        return len(range(int(a.sum())))  # its last bits may differ from NumPy's
+
+    def longer(a: Any) -> Any:
+        return a + total(a)
+
+    monkeypatch.setattr(backend, "compile_module", compile_module)
+    for work in (1e9, 0.0):
+        monkeypatch.setattr("hjit.call.compiling.QUICK_WORK", work)
+        quick.clear()
+        checked(hjit.pipeline(longer, cache="off"), IMAGE[:, : 20 + bool(work)])
+        assert [*quick.values()].count(True) == (1 if work else 0)
+        assert not all(quick.values())
+
+
+def test_kernels_of_decisions_do_not_compute_again_what_earlier_ones_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hjit.call import compiling
+
+    def averaged(a: Any) -> Any:
+        rows = np.exp(a) + 1
+        first = len(range(int(rows.sum())))
+        second = len(range(int((rows * 2).sum())))
+        third = len(range(int((rows * 3).sum())))
+        return rows + first + second + third + len(range(int((rows * 4).sum())))
+
+    names: list[set[str]] = []
+    real = compiling.evaluating
+
+    def evaluating(rec: Any, wanted: tuple[str, ...], options: Any, begun: tuple[str, ...] = ()) -> Any:
+        found = real(rec, wanted, options, begun)
+        names.append({n for n in found.inputs if n in rec.stages})
+        return found
+
+    monkeypatch.setattr(compiling, "evaluating", evaluating)
+    checked(hjit.pipeline(averaged, cache="off"), IMAGE, exact=False)
+    assert not names[0] and not names[1], "the second one returns what both need"
+    assert len(names) == 4 and all(names[2:])

@@ -32,17 +32,17 @@ define internal double @NAME.twice(double %x) noinline {
 """
 
 
-def by_llvm(text: str, name: str, target: str) -> bytes:
+def by_llvm(text: str, name: str, target: str, quick: bool = False) -> bytes:
     """What hjit itself does."""
     function: Any = backend.compile_module
-    found: bytes = getattr(function, "__wrapped__", function)(text, name, target)
+    found: bytes = getattr(function, "__wrapped__", function)(text, name, target, quick)
     return found
 
 
 def counted(calls: list[str]) -> Compile:
-    def compile_module(text: str, name: str, target: str) -> bytes:
+    def compile_module(text: str, name: str, target: str, quick: bool = False) -> bytes:
         calls.append(name)
-        return by_llvm(text, name, target)
+        return by_llvm(text, name, target, quick)
 
     return compile_module
 
@@ -78,6 +78,9 @@ def test_other_texts_names_and_targets_are_compiled(tmp_path: Path) -> None:
         for _ in range(2):
             assert compiled(text, name, target) == by_llvm(text, name, target)
     assert calls == ["answer", "question", "answer", "answer"]
+    text = ANSWER.replace("NAME", "answer")
+    assert compiled(text, "answer", "cpu", True) == by_llvm(text, "answer", "cpu", True)
+    assert len(calls) == 5, "what is compiled quickly is other code"
 
 
 def test_what_llvm_refuses_or_is_damaged_is_not_kept(tmp_path: Path) -> None:
@@ -95,7 +98,7 @@ def test_what_llvm_refuses_or_is_damaged_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_what_was_not_used_for_longest_is_removed(tmp_path: Path) -> None:
-    compiled = kept(lambda text, name, target: b"x" * 100, tmp_path)
+    compiled = kept(lambda text, name, target, quick: b"x" * 100, tmp_path)
     for k in range(4):
         compiled(str(k), "name", "cpu")
     for k, file in enumerate(sorted(tmp_path.glob("*/*"))):
@@ -103,7 +106,7 @@ def test_what_was_not_used_for_longest_is_removed(tmp_path: Path) -> None:
     compiled("0", "name", "cpu")
     forget(tmp_path, 300)
     assert len(list(tmp_path.glob("*/*"))) == 2
-    compiled = kept(lambda text, name, target: b"", tmp_path)
+    compiled = kept(lambda text, name, target, quick: b"", tmp_path)
     assert compiled("0", "name", "cpu") == b"x" * 100
 
 

@@ -335,9 +335,9 @@ def evaluate(
         except IndexError:
             rec.findings.out_of_bounds = True
             raise
-        found.update(zip(wanted, map(host, outputs), strict=True))
+        found.update((n, host(x)) for n, x in outputs.items())
         if by_numpy is not None and host is np.asarray:
-            by_numpy.realise({n: (rec.stages[n], found[n]) for n in wanted if n in rec.stages})
+            by_numpy.realise({n: (rec.stages[n], found[n]) for n in outputs if n in rec.stages})
     return [found[n] for n in names]
 
 
@@ -349,8 +349,9 @@ def _outputs(
     options: Options,
     by_numpy: Interpretation | None,
     begun: tuple[str, ...],
-) -> list[Any]:
-    """Compute stages of an unfinished trace the quickest way: by NumPy, by a stored kernel, or by a new one.
+) -> dict[str, Any]:
+    """Compute stages of an unfinished trace the quickest way: by NumPy, by a stored kernel, or by a new one, which may
+    return further stages.
 
     Args:
         begun: stages that `arrays` has already.
@@ -361,7 +362,10 @@ def _outputs(
     if by_numpy is not None and by_numpy.is_little:
         found = by_numpy.outputs(arrays, scalars)
         if found is not None:
-            return found
+            return dict(zip(names, found, strict=True))
+    wanted = names
+    if by_numpy is not None:
+        names = (*names, *by_numpy.memo.shared(by_numpy.graph))
     stored = entry_of(rec, (names, begun), options, "decision")
     kernels = None if stored is None else stored.load()
     # The process that stored the assumed outcomes evaluated those conditions in NumPy, had little left to compute here,
@@ -369,7 +373,7 @@ def _outputs(
     if kernels is None and rec.known.assumed and by_numpy is not None and by_numpy.is_quicker_than_compiling:
         found = by_numpy.outputs(arrays, scalars)
         if found is not None:
-            return found
+            return dict(zip(wanted, found, strict=True))
     return _by_kernel(rec, names, arrays, scalars, options, begun, stored, kernels)
 
 
@@ -382,7 +386,7 @@ def _by_kernel(
     begun: tuple[str, ...],
     stored: StoredKernels | None,
     kernels: tuple[Bound | None, ...] | None,
-) -> list[Any]:
+) -> dict[str, Any]:
     """Compute stages of an unfinished trace by a kernel.
 
     Args:
@@ -406,7 +410,7 @@ def _by_kernel(
         is_inside = bound.run([arrays[n] for n in bound.inputs], outputs, [scalars[n] for n, _ in bound.scalars])
     if not is_inside:
         raise IndexError("index out of bounds")
-    return outputs
+    return dict(zip(names, outputs, strict=True))
 
 
 # -- look up kernels of an identical trace; else canonicalise, look up, search, lower, emit, tune; bind

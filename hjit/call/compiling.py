@@ -6,7 +6,9 @@ A process that finds its kernels on disk (`hjit.call.stored.kernels`) does not i
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +20,16 @@ from hjit.kernels.runtime.bind import bind
 from hjit.options import Options
 from hjit.process import debug
 from hjit.trace.capture.trace import Trace
+from hjit.trace.ir.analysis.costs import instruction_count
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.canonical import FAST_CUDA_PASSES, PASSES, canonicalise
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Arguments, ArgumentsOf, Candidate, Choice, Scheduler, Segment
 from hjit.tuning.decide import Decision, decided
 
 Array = np.ndarray[Any, Any]
+QUICK_WORK = 1e9  # operations on elements that code which is compiled quickly does 0.05 s slower (0.01 to 0.05 ns each)
 
 
 def binding(options: Options) -> Any:
@@ -39,9 +45,19 @@ def evaluating(rec: Recorder, names: tuple[str, ...], options: Options, begun: t
     """A kernel that computes stages of an unfinished trace from those that it takes as arrays (`begun`)."""
     target = features.schedule_target(options.target)
     graph = canonicalise(continued(recorded(rec), begun, names), target=target.kind)
-    segment = Segment(graph, target)
-    strides = strides_of(rec, [graph])
-    return binding(options)(segment.scheduled_by(None), options, rec.sizes, strides)
+    scheduled = Segment(graph, target).scheduled_by(None)
+    if target.kind == "cpu":
+        scheduled = replace(scheduled, quick=work(graph, rec.sizes) <= QUICK_WORK)
+    return binding(options)(scheduled, options, rec.sizes, strides_of(rec, [graph]))
+
+
+def work(graph: Graph, sizes: Mapping[str, int]) -> int:
+    """Operations on elements."""
+    return sum(
+        math.prod(sizes_value(n, sizes) for n in (*d.dims, *d.rdims)) * max(instruction_count(d.value), 1)
+        for s in graph.stages
+        for d in s.definitions
+    )
 
 
 # -- canonicalise, look up, search, lower, emit, tune
@@ -54,8 +70,15 @@ def candidate_of(
     if debug.is_on():
         passes: tuple[Any, ...] = (*PASSES, *FAST_CUDA_PASSES, *lower.CPU, *lower.CUDA)
         debug.check_names(("place_loops", *(f.__name__ for f in passes)))
-    segments_of, decision = decided_for(traced, options, scheduler)
+    segments_of = segments_for(traced, options)  # canonicalises
     make = functools.partial(kernels_of, traced, segments_of, options)  # loads, or lowers and emits
+
+    def is_alone(options: Options) -> bool:
+        from hjit.tuning.candidates import is_default_alone  # imported late: often a plan is found
+
+        return is_default_alone(make, segments_of, options)
+
+    decision = decided(segments_of, scheduler, not traced.recorder.breaks, traced.recorder.sizes, options, is_alone)
     if decision.is_final:
         return make(decision.best), decision
     from hjit.tuning.candidates import chosen  # imported late: often nothing is timed

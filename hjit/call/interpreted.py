@@ -26,6 +26,7 @@ MAX_WORK = 1 << 20  # operations on elements, some 2 ms of NumPy's time: a kerne
 # kernel takes 10 to 50 ms, and 0.3 to 1 ms for each operation in its code.
 WORK_OF_A_KERNEL, WORK_OF_AN_OPERATION = 10_000_000, 250_000
 MAX_ITERATIONS = 256  # of reductions whose order matters: each is a pass over the other dimensions
+MAX_SHARED = 16  # stages that a kernel returns for later decisions
 MAX_KEPT = 1 << 28  # bytes of stages that are kept for later decisions of the same trace
 
 
@@ -37,10 +38,12 @@ class InterpretedStages:
         stages: the arrays by name, with the stages that they are.
         realised: likewise, of the arguments of extern calls, which kernels may have computed: kernels for later calls
             begin with these.
+        inside: further stages that kernels have computed, but not returned.
     """
 
     stages: dict[str, tuple[Stage, Array]] = field(default_factory=dict)
     realised: dict[str, tuple[Stage, Array]] = field(default_factory=dict)
+    inside: dict[str, Stage] = field(default_factory=dict)
 
     def estimate(self, graph: Graph, sizes: Mapping[str, int], fast_math: bool) -> Interpretation | None:
         """The work of computing the outputs of a recorded Graph in NumPy; None if one of them is not a stage."""
@@ -58,6 +61,21 @@ class InterpretedStages:
         known = {n: a for n, (stage, a) in self.realised.items() if stages.get(n) is stage}
         read = {n for s in _needed(graph, known).stages for n in s.sources}
         return {n: a for n, a in known.items() if n in read}
+
+    def shared(self, graph: Graph) -> tuple[str, ...]:
+        """The stages to compute together with the outputs of a recorded Graph, for decisions to come.
+
+        Those are stages that an earlier kernel had to compute, too, and that new ones read: else the kernel of each
+        decision would compute, and its code have, all that those before it had.
+        """
+        stages = graph.by_name
+        known = {n for n, (stage, _) in self.realised.items() if stages.get(n) is stage}
+        needed = _needed(graph, dict.fromkeys(known)).stages
+        again = {s.name for s in needed if self.inside.get(s.name) is s}
+        self.inside.update((s.name, s) for s in needed)
+        read = {n for s in needed if s.name not in again for n in s.sources}
+        found = (s for s in needed if s.name in again & read and s.name not in graph.outputs and not _is_condition(s))
+        return tuple(s.name for s in found)[:MAX_SHARED]
 
     def realise(self, found: Mapping[str, tuple[Stage, Array]]) -> None:
         """Keep the arguments of an extern call."""
@@ -121,7 +139,7 @@ class Interpretation:
         return [state[n] for n in self.graph.outputs]
 
 
-def _needed(graph: Graph, known: Mapping[str, Array]) -> Graph:
+def _needed(graph: Graph, known: Mapping[str, object]) -> Graph:
     """The Graph with only the stages that its outputs need, given that some are known."""
     stages, names, kept = graph.by_name, list(graph.outputs), set[str]()
     while names:

@@ -19,7 +19,7 @@ from hjit.options import Options
 from hjit.process import deadline, debug, machine
 from hjit.process.garbage_collection import few_collections
 from hjit.process.progress import ends_in, note, watched
-from hjit.sched.language.tree import Compute, Loop, Node
+from hjit.sched.language.tree import Compute, Loop, Node, Root
 from hjit.sched.search.batches import State
 from hjit.sched.search.nest_costs import Machine
 from hjit.sched.search.portfolio import GREEDY, Searched, beam_searches, greedily, greedy_searches
@@ -37,7 +37,9 @@ from hjit.tuning.limits import (
     COMPLETED,
     DEFINITIONS_A_SECOND,
     FEW_STAGES,
+    LONG_RUN,
     MEASURED_SECONDS,
+    NEAR,
     NOT_MUCH_COSTLIER,
     RECORDED_SECONDS,
 )
@@ -65,6 +67,7 @@ class Effort:
         timed: how many of the schedules found are timed together with the default one.
         flips: for how many of the most expensive stages the opposite choice about inlining is tried; see `flipped`.
         flip_threshold: predicted seconds of a run, below which that is not tried.
+        long_run: predicted seconds of a run, below which of schedules that are near to each other only one is timed.
         batch: how many costs are evaluated at once; in between, a search checks the time.
     """
 
@@ -80,6 +83,7 @@ class Effort:
     timed: int = 1
     flips: int = 0
     flip_threshold: float = 0.0
+    long_run: float = 0.0
     batch: int = 500
 
     def options(self, space: Space, stop: Callable[[], bool]) -> SearchOptions[State]:
@@ -95,7 +99,9 @@ class Effort:
 
 
 EFFORTS = {
-    "greedy": Effort(GREEDY, freeze=True, seconds=0.95, together=1.9, timed=2, flips=2, flip_threshold=1e-4),
+    "greedy": Effort(
+        GREEDY, freeze=True, seconds=0.95, together=1.9, timed=2, flips=2, flip_threshold=1e-4, long_run=LONG_RUN
+    ),
     "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3, flips=2),
     # choices of sizes are costed together: samples would save nothing
     "beam": Effort(
@@ -230,7 +236,7 @@ def _searched(
     log.debug("searched %d schedules of %d stages in %.3f s", evaluations, count, seconds)
     said = f"{evaluations} schedules in {seconds:.3f} s, the best by the model"
     debug.say("search", said, lambda: _shown(candidates))
-    plan = _plan_of(candidates, by_default, effort.timed)
+    plan = _plan_of(candidates, by_default, effort.timed, effort.long_run)
     return replace(plan, seconds=seconds, record=searches[0].found.record, evaluations=evaluations)
 
 
@@ -271,10 +277,18 @@ def _beams(spaces: Sequence[Space], effort: Effort, limit: float, timer: _Timer)
     return beam_searches(spaces, effort.parameters, options)
 
 
-def _plan_of(candidates: Sequence[tuple[float, Schedule]], by_default: Schedule, count: int) -> Plan:
-    """The best of some schedules with their costs, cheapest first; with others, of which `count` are to be timed."""
+def _plan_of(
+    candidates: Sequence[tuple[float, Schedule]], by_default: Schedule, count: int, long_run: float = 0.0
+) -> Plan:
+    """The best of some schedules with their costs, cheapest first; with others, of which `count` are to be timed.
+
+    Args:
+        long_run: see `Effort`.
+    """
     first, *others = dict.fromkeys(x for _, x in candidates)
     further = unlike([x for x in others if x != by_default], first)[: count - (first != by_default)]
+    if candidates[0][0] < long_run:
+        further = [x for k, x in enumerate(further) if not any(are_near(x, y) for y in (first, *further[:k]))]
     cost_of_each = {x: c for c, x in reversed(candidates)}
     return Plan(
         None if first == by_default else first.tree,
@@ -344,6 +358,24 @@ def unlike(schedules: Sequence[Schedule], first: Schedule) -> list[Schedule]:
         (rest if places in seen else new).append(x)
         seen.add(places)
     return [x for pair in itertools.zip_longest(new, rest) for x in pair if x is not None]
+
+
+def are_near(a: Schedule, b: Schedule) -> bool:
+    """Do schedules differ in the sizes of tiles alone, and in these by little? Their code is the same but for a number,
+    and takes as long: the second one is not worth compiling."""
+
+    def are(x: Node | Root, y: Node | Root) -> bool:
+        if isinstance(x, Compute) or isinstance(y, Compute):
+            return x == y
+        if len(x.children) != len(y.children) or not all(map(are, x.children, y.children)):
+            return False
+        if isinstance(x, Loop) and isinstance(y, Loop) and x.kind == "serial" and x.size and y.size:
+            if not 1 / NEAR <= x.size / y.size <= NEAR:
+                return False
+            y = replace(y, size=x.size)
+        return type(x) is type(y) and replace(x, children=()) == replace(y, children=())
+
+    return a.inlined == b.inlined and are(a.tree, b.tree)
 
 
 def _places(x: Schedule) -> tuple[frozenset[tuple[str, tuple[str, ...]]], frozenset[str]]:

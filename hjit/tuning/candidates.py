@@ -95,10 +95,8 @@ def chosen(
     candidates = Candidates(make, segments_of)
     default: Candidate | None = None
     if decision.new and options.tune != "one_shot":
-        start = time.perf_counter()
-        default = candidates.compiled(DEFAULT, False)
-        if default is not None and time.perf_counter() - start > longest_alone(options):
-            log.debug("the default schedule took long to compile: no other one is compared with it")
+        default, is_alone = default_of(candidates, options)
+        if default is not None and is_alone:
             plans.store_plans(replace(DEFAULT, costs=decision.best.costs), decision.new, options)
             return default
     found = candidates.found(decision, COMPILING_SECONDS[str(options.tune)], default is None)
@@ -110,6 +108,22 @@ def chosen(
     if not candidates.has_left_out:  # else store no plan: another process may have time to compare all
         plans.store_plans(best.choice, decision.new, options, best.measured, best.timed)
     return best
+
+
+def default_of(candidates: Candidates, options: Options) -> tuple[Candidate | None, bool]:
+    """The kernels of the default schedule, None if there is no time for them; and whether they took so long to compile
+    that no other schedule is to be compared with it."""
+    start = time.perf_counter()
+    default = candidates.compiled(DEFAULT, False)
+    is_alone = default is not None and time.perf_counter() - start > longest_alone(options)
+    if is_alone:
+        log.debug("the default schedule took long to compile: no other one is compared with it")
+    return default, is_alone
+
+
+def is_default_alone(make: Callable[[Choice], Candidate], segments_of: SegmentsOf, options: Options) -> bool:
+    """Does the default schedule, which is compiled, take so long that no other one is worth searching?"""
+    return options.tune != "one_shot" and default_of(Candidates(make, segments_of), options)[1]
 
 
 def longest_alone(options: Options) -> float:

@@ -48,7 +48,12 @@ class Decision:
 
 
 def decided(
-    segments_of: SegmentsOf, scheduler: Scheduler | None, is_whole: bool, sizes: Mapping[str, int], options: Options
+    segments_of: SegmentsOf,
+    scheduler: Scheduler | None,
+    is_whole: bool,
+    sizes: Mapping[str, int],
+    options: Options,
+    is_alone: Callable[[Options], bool] | None = None,
 ) -> Decision:
     """Decide on the schedule of a function.
 
@@ -57,6 +62,7 @@ def decided(
         scheduler: the user's schedule, or None.
         is_whole: see `users_choice`.
         sizes: the values of the run-time sizes by name.
+        is_alone: is the default schedule to run whatever a search finds? See `hjit.tuning.candidates`.
 
     Raises:
         ScheduleError: the user's schedule is not legal.
@@ -74,6 +80,8 @@ def decided(
         names, options = [x.by("greedy") for x in names], replace(options, tune="greedy")
     if options.tune == "stored" or (options.tune == "greedy" and is_little(segments_of, sizes)):
         return Decision(DEFAULT, absent=absent)
+    if is_alone is not None and (alone := _without_search(segments_of, names, options, is_alone)) is not None:
+        return replace(alone, absent=absent)
     return replace(found_or_searched(segments_of, sizes, options, search, names), absent=absent)
 
 
@@ -113,6 +121,18 @@ def is_little(segments_of: SegmentsOf, sizes: Mapping[str, int]) -> bool:
                 if work > LITTLE_WORK:
                     return False
     return True
+
+
+def _without_search(
+    segments_of: SegmentsOf, names: Sequence[PlanName], options: Options, is_alone: Callable[[Options], bool]
+) -> Decision | None:
+    """The default schedule, where it is to run whatever a search finds; None: it need not, or there are plans."""
+    graphs = [x.graph for x in segments_of(NO_REWRITES) if x.graph.outputs]
+    new = tuple((n, g) for n, g in zip(names, graphs, strict=True) if load_plan(n, g, options) is None)
+    if not new or not is_alone(options):
+        return None
+    store_plans(DEFAULT, new, options)
+    return Decision(DEFAULT, plans=tuple(x.entry for x in names))
 
 
 def search(segment: Segment, sizes: Mapping[str, int], options: Options) -> Plan:

@@ -48,6 +48,9 @@ BELIEVED = 0.8
 # compiled for it as long as thousands of calls
 LITTLE_WORK = 1 << 19
 NOT_MUCH_COSTLIER = 3.0  # times the best predicted cost, up to which an alternative is worth measuring
+# times the size of a tile, up to which another size is not measured beside it; predicted seconds from which it is, as
+# what a few per cent of a run are is then as long as compiling after some thousand calls
+NEAR, LONG_RUN = 2.0, 2e-3
 # stages up to which all are searched; isomorphic ones (`hjit.sched.search.isomorphic_stages`) may count as one
 FEW_STAGES = 12
 DEFINITIONS_A_SECOND = 800  # at most: of more not even the default schedule is costed in time

@@ -88,8 +88,11 @@ def alone(text: str = "") -> Iterator[None]:
             _free_retired()
 
 
-def compile_module(text: str, name: str, target: str) -> bytes:
+def compile_module(text: str, name: str, target: str, quick: bool = False) -> bytes:
     """The object code of a module of LLVM IR, for `load_object`.
+
+    Args:
+        quick: it runs seldom: LLVM generates code without optimising it, in a quarter of the time.
 
     Raises:
         CompileError: LLVM refuses the module.
@@ -97,7 +100,7 @@ def compile_module(text: str, name: str, target: str) -> bytes:
     from hjit.kernels.runtime.codegen import codegen_for
 
     with alone(text):
-        generator = codegen_for(target)
+        generator = codegen_for(target, quick)
         generator._check_llvm_bugs()
         library = generator.create_library(name)
         try:
@@ -111,7 +114,7 @@ def compile_module(text: str, name: str, target: str) -> bytes:
         return bytes(generator._tm.emit_object(library._final_module))
 
 
-def compile_within(seconds: float | None, text: str, name: str, target: str) -> bytes:
+def compile_within(seconds: float | None, text: str, name: str, target: str, quick: bool = False) -> bytes:
     """`compile_module`, abandoned if it takes more CPU time.
 
     LLVM's passes have no limits of their own, and some rewrite for ever what they are given. The thread goes on, to the
@@ -122,7 +125,7 @@ def compile_within(seconds: float | None, text: str, name: str, target: str) -> 
         OverBudget: it takes longer.
     """
     try:
-        return bounded(seconds, deadline.counted(compile_module), text, name, target)
+        return bounded(seconds, deadline.counted(compile_module), text, name, target, quick)
     except Unfinished as unfinished:
         give_up(unfinished.call)
         forks.unfinished = is_busy

@@ -60,11 +60,14 @@ def kernel_for(scheduled: Scheduled, options: Options, small: bool = True) -> Ke
 def _compile(scheduled: Scheduled, name: str, options: Options, small: bool) -> Kernel:
     from hjit.kernels.runtime.lowered import lowered  # a process that only looks kernels up never loads the compiler
 
-    return compiled(lowered(scheduled, options, name, small), scheduled.key.symbols, options)
+    return compiled(lowered(scheduled, options, name, small), scheduled.key.symbols, options, scheduled.quick)
 
 
-def compiled(found: Lowered, symbols: tuple[str, ...], options: Options) -> Kernel:
+def compiled(found: Lowered, symbols: tuple[str, ...], options: Options, quick: bool = False) -> Kernel:
     """The kernel of loops, which is stored.
+
+    Args:
+        quick: see `Scheduled`.
 
     Raises:
         OverBudget: there is no time to compile it.
@@ -74,7 +77,7 @@ def compiled(found: Lowered, symbols: tuple[str, ...], options: Options) -> Kern
     expected = backend.expected_seconds(found.llvm)
     deadline.require("compiling with LLVM", expected)
     seconds = deadline.allowance(expected)
-    code = backend.compile_within(seconds, found.llvm, name, options.target)
+    code = backend.compile_within(seconds, found.llvm, name, options.target, quick)
     linked = signal_safe(backend.load_object, code, name)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}

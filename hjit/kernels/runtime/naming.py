@@ -11,13 +11,19 @@ from hjit.trace.ir.key import Key
 
 
 def kernel_name(
-    graph: Graph, key: Key, options: Options, schedule: Root | None = None, small: bool = True, timed: bool = False
+    graph: Graph,
+    key: Key,
+    options: Options,
+    schedule: Root | None = None,
+    small: bool = True,
+    timed: bool = False,
+    quick: bool = False,
 ) -> str:
     """The symbol and cache key of the kernel of a Graph and its schedule; None is the default schedule.
 
     Args:
         small: are all arrays short enough for 32-bit indices?
-        timed: see `Scheduled`.
+        timed, quick: see `Scheduled`.
     """
     target = backend.machine_text(options.target)
     parts = (
@@ -28,6 +34,7 @@ def kernel_name(
         str(options.fast_math),
         "small" if small else "large",
         *(["timed"] if timed else []),
+        *(["quick"] if quick else []),
     )
     return "hjit_" + cache.digest(*parts)[:40]
 

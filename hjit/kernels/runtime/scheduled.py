@@ -32,6 +32,7 @@ class Scheduled:
         defaults: the trees of the default schedule, of which the first that can be lowered is taken.
         longest_block: instructions of one block of code, above which the schedule is refused.
         timed: does the kernel note when each of its nests ends? See `Bound.nest_seconds`.
+        quick: is it compiled quickly, as it runs seldom? See `hjit.kernels.runtime.backend.compile_module`.
     """
 
     graph: Graph
@@ -40,10 +41,11 @@ class Scheduled:
     defaults: Callable[[], Iterator[Root]]
     longest_block: float = math.inf
     timed: bool = False
+    quick: bool = False
 
     def name(self, options: Options, small: bool) -> str:
         """The kernel's symbol, and its name in the disk cache. `small`: are all arrays?"""
-        return kernel_name(self.graph, self.key, options, self.tree, small, self.timed)
+        return kernel_name(self.graph, self.key, options, self.tree, small, self.timed, self.quick)
 
     def lowered(self, lower: Callable[[Root], T]) -> T:
         """The tree by `lower`; of the default schedule the first tree that can be lowered.
