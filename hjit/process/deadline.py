@@ -29,10 +29,12 @@ class Spent:
     Attributes:
         building: seconds of the processor's time, those of searches among them.
         searching: seconds of searches, of which all kernels of a function together have a share.
+        comparing: seconds of the processor's time for compiling schedules to compare with the default ones; likewise.
     """
 
     building: float = 0.0
     searching: float = 0.0
+    comparing: float = 0.0
 
 
 clock, wall_clock = time.thread_time, time.perf_counter

@@ -41,6 +41,7 @@ from hjit.tuning.limits import (
     MEASURED_SECONDS,
     NEAR,
     NOT_MUCH_COSTLIER,
+    RECORDED_DEFINITIONS,
     RECORDED_SECONDS,
 )
 from hjit.tuning.plans import Plan
@@ -146,7 +147,8 @@ def _found(segment: Segment, sizes: Mapping[str, int], options: Options, effort:
     if (status := watched()) is not None and status.end is None:
         ends_in(effort.seconds + effort.refine + COMPILING_SECONDS[str(options.tune)] + MEASURED_SECONDS * effort.timed)
     with few_collections():
-        if stored_featuriser(options) is None and not is_due():
+        is_large = sum(len(s.definitions) for s in segment.graph.stages) > RECORDED_DEFINITIONS
+        if stored_featuriser(options) is None and not is_due() and not is_large:
             return _searched(segment, sizes, options, effort, RECORDED_SECONDS)
         compiled_featuriser(options)  # before the clock of the search starts: it may be compiled now, once a machine
         return _searched(segment, sizes, options, effort)

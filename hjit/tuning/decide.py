@@ -17,7 +17,7 @@ from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name
 from hjit.tuning.choice import DEFAULT, Choice, Scheduler, Segment, SegmentsOf, users_choice
-from hjit.tuning.limits import BELIEVED, FEW_TASKS, LITTLE_WORK, LONG_REDUCTION, LONGEST_BLOCK, PARTS
+from hjit.tuning.limits import BELIEVED, COMPARED_TOGETHER, FEW_TASKS, LITTLE_GAIN, LITTLE_WORK, LONG_REDUCTION, LONGEST_BLOCK, PARTS
 from hjit.tuning.plans import Plan, PlanName, load_plan, plan_name, store_plans
 
 log = logging.getLogger("hjit")
@@ -159,6 +159,8 @@ def found_or_searched(
         plans = [_in_parts(plans[0], segments[0], segments_of, sizes, options, search)]
     elif len(plans) > 1:
         plans = [p if p.cost < BELIEVED * p.default_cost else replace(p, tree=None, inlined=frozenset()) for p in plans]
+    if len(plans) == 1 and deadline.spent().comparing > COMPARED_TOGETHER[str(options.tune)]:
+        plans = [p if p.default_cost - p.cost > LITTLE_GAIN else _default_plan(p) for p in plans]
     new = tuple((name, x.graph) for name, x, p in zip(names, segments, known, strict=True) if p is None)
     found = _joined({x.graph.outputs: p for x, p in zip(segments, plans, strict=True)})
     others = [_joined({segments[0].graph.outputs: p}) for p in plans[0].others] if len(plans) == 1 else []
@@ -168,6 +170,11 @@ def found_or_searched(
         store_plans(best, new, options)
         return Decision(DEFAULT, plans=tuple(x.entry for x in names))
     return Decision(best, tuple(others), new, is_final=False, plans=tuple(x.entry for x in names))
+
+
+def _default_plan(plan: Plan) -> Plan:
+    """The default schedule, instead of one that is predicted to be little faster."""
+    return replace(plan, tree=None, inlined=frozenset(), factored={}, others=())
 
 
 def by_search(

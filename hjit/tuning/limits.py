@@ -6,6 +6,7 @@ a source were chosen by hand.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 WEIGHTS = Path(__file__).parents[1] / "model" / "weights.npz"
@@ -30,6 +31,10 @@ COMPILING_SECONDS = {  # then what else was found is not compiled
     "autotune": 0.5,
     "stored": 0.5,
 }
+# Seconds of compiling what is compared with default schedules in all parts of a function. Then only what is predicted to
+# save more seconds of a call is: less is as long as compiling it after a thousand calls
+COMPARED_TOGETHER = {**dict.fromkeys(COMPILING_SECONDS, math.inf), "greedy": 1.0, "autotune": 1.0}
+LITTLE_GAIN = 1e-4
 LONG_COMPILATION = 1.5  # seconds for one schedule, from which a first call waits for no second one (chosen)
 MEASURED_SECONDS = 0.1  # of measuring, for each schedule in addition to the default one
 ROUNDS = (3, 40)  # runs of each candidate, interleaved: the least, and the most
@@ -78,4 +83,5 @@ FIT_SECONDS = 20.0  # of the budget, below which it is not fitted either: to loa
 # compiling the featuriser takes. Of 35 searches of chan_vese, blob_dog, frangi and a network in NumPy, 34 took at most
 # 0.2 s
 RECORDED_SECONDS = 0.4
+RECORDED_DEFINITIONS = 30  # of a Graph, above which its search would take longer
 FEATURISER_SECONDS = 0.5
