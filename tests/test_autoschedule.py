@@ -19,7 +19,7 @@ import hjit
 from hjit.call.segments import TraceSegments, graphs_of, recorded
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
-from hjit.process import machine
+from hjit.process import deadline, machine
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.build import serial_loops
 from hjit.sched.language.check import check_tree
@@ -477,6 +477,32 @@ def test_of_schedules_that_are_near_to_each_other_a_first_call_times_one() -> No
     assert len(autoschedule._plan_of(costs, default, 2).others) == 1
     assert not autoschedule._plan_of(costs, default, 2, long_run=1.0).others
     assert len(autoschedule._plan_of(costs, default, 2, long_run=1e-5).others) == 1
+
+
+def test_once_much_was_compared_little_gains_are_not(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of a function share the time for it."""
+    p = Program(blurred)
+    spent = deadline.Spent()
+    monkeypatch.setattr(deadline, "spent", lambda: spent)
+
+    def searched(segment: Any, *_: Any) -> Plan:
+        return Plan(serial(segment.default), frozenset(), 1.0, default_cost=1.0 + gain)
+
+    for gain in (limits.LITTLE_GAIN / 2, limits.LITTLE_GAIN * 2):
+        for seconds in (0.0, limits.COMPARED_TOGETHER["greedy"] + 1.0):
+            spent.comparing = seconds
+            monkeypatch.setattr(plans, "_plans", {})
+            options = Options(tune="greedy", cache="off")
+            found = found_or_searched(lambda _: (p.segment,), p.variant.rec.sizes, options, searched)
+            assert bool(found.best.trees) is (seconds == 0.0 or gain > limits.LITTLE_GAIN)
+
+
+def test_the_time_of_what_is_compared_is_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autoschedule, "searched", lambda segment, *_: Plan(serial(segment.default), frozenset(), 1.0))
+    spent = deadline.Spent()
+    monkeypatch.setattr(deadline, "spent", lambda: spent)
+    np.testing.assert_allclose(hjit.pipeline(blurred, tune="greedy")(IMAGE), blurred(IMAGE), rtol=1e-5)
+    assert spent.comparing > 0
 
 
 def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_no_time(

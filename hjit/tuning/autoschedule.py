@@ -147,11 +147,21 @@ def _found(segment: Segment, sizes: Mapping[str, int], options: Options, effort:
     if (status := watched()) is not None and status.end is None:
         ends_in(effort.seconds + effort.refine + COMPILING_SECONDS[str(options.tune)] + MEASURED_SECONDS * effort.timed)
     with few_collections():
-        is_large = sum(len(s.definitions) for s in segment.graph.stages) > RECORDED_DEFINITIONS
-        if stored_featuriser(options) is None and not is_due() and not is_large:
+        is_long = definitions(segment) > RECORDED_DEFINITIONS and not is_too_large(segment, effort)
+        if stored_featuriser(options) is None and not is_due() and not is_long:
             return _searched(segment, sizes, options, effort, RECORDED_SECONDS)
         compiled_featuriser(options)  # before the clock of the search starts: it may be compiled now, once a machine
         return _searched(segment, sizes, options, effort)
+
+
+def definitions(segment: Segment) -> int:
+    """How many there are in the Graph."""
+    return sum(len(s.definitions) for s in segment.graph.stages)
+
+
+def is_too_large(segment: Segment, effort: Effort) -> bool:
+    """Is a Graph too large to be searched in time?"""
+    return effort.freeze and definitions(segment) > DEFINITIONS_A_SECOND * effort.seconds
 
 
 class _Timer:
@@ -205,7 +215,7 @@ def _searched(
         whole.nests.compute_by(compiled_featuriser(options))
 
     timer, count = _Timer(patience, hurry), len(segment.graph.stages)
-    if effort.freeze and sum(len(s.definitions) for s in segment.graph.stages) > DEFINITIONS_A_SECOND * effort.seconds:
+    if is_too_large(segment, effort):
         return _not_searched(Plan(None, frozenset(), 0.0), count, effort)
     whole = space_of(segment, sizes, options, memoise=effort.memoise, may_compile=patience == math.inf)
     by_default = Schedule(segment.default, frozenset())

@@ -17,7 +17,16 @@ from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name
 from hjit.tuning.choice import DEFAULT, Choice, Scheduler, Segment, SegmentsOf, users_choice
-from hjit.tuning.limits import BELIEVED, COMPARED_TOGETHER, FEW_TASKS, LITTLE_GAIN, LITTLE_WORK, LONG_REDUCTION, LONGEST_BLOCK, PARTS
+from hjit.tuning.limits import (
+    BELIEVED,
+    COMPARED_TOGETHER,
+    FEW_TASKS,
+    LITTLE_GAIN,
+    LITTLE_WORK,
+    LONG_REDUCTION,
+    LONGEST_BLOCK,
+    PARTS,
+)
 from hjit.tuning.plans import Plan, PlanName, load_plan, plan_name, store_plans
 
 log = logging.getLogger("hjit")

@@ -31,8 +31,8 @@ COMPILING_SECONDS = {  # then what else was found is not compiled
     "autotune": 0.5,
     "stored": 0.5,
 }
-# Seconds of compiling what is compared with default schedules in all parts of a function. Then only what is predicted to
-# save more seconds of a call is: less is as long as compiling it after a thousand calls
+# Seconds of compiling what is compared with default schedules in all parts of a function. Then only what is predicted
+# to save more seconds of a call is: less is as long as compiling it after a thousand calls
 COMPARED_TOGETHER = {**dict.fromkeys(COMPILING_SECONDS, math.inf), "greedy": 1.0, "autotune": 1.0}
 LITTLE_GAIN = 1e-4
 LONG_COMPILATION = 1.5  # seconds for one schedule, from which a first call waits for no second one (chosen)

@@ -272,3 +272,16 @@ def test_after_many_short_ones_it_is_compiled(
     monkeypatch.setattr(featuriser, "_recorded", 1e9)
     autoschedule.searched(segment, SIZES, replace(OPTIONS, cache_dir=str(tmp_path)), EFFORT)
     assert len(compiled_names) == 1
+
+
+def test_for_a_large_graph_it_is_compiled_at_once(
+    segment: Segment, tmp_path: Path, compiled_names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its search would take longer than features are recorded for."""
+    monkeypatch.setattr(autoschedule, "RECORDED_SECONDS", 1e9)
+    monkeypatch.setattr(autoschedule, "RECORDED_DEFINITIONS", 0)
+    too_large = replace(EFFORT, freeze=True, seconds=0.0)
+    autoschedule.searched(segment, SIZES, replace(OPTIONS, cache_dir=str(tmp_path)), too_large)
+    assert not compiled_names, "nothing is searched"
+    autoschedule.searched(segment, SIZES, replace(OPTIONS, cache_dir=str(tmp_path)), EFFORT)
+    assert len(compiled_names) == 1
