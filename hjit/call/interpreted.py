@@ -66,9 +66,12 @@ class InterpretedStages:
         """The stages to compute together with the outputs of a recorded Graph, for decisions to come.
 
         Those are stages that an earlier kernel had to compute, too, and that new ones read: else the kernel of each
-        decision would compute, and its code have, all that those before it had.
+        decision would compute, and its code have, all that those before it had. Kernels of conditions do not count: a
+        later process assumes their outcomes, and is to find the same kernels for the others.
         """
         stages = graph.by_name
+        if all(_is_condition(stages[n]) for n in graph.outputs):
+            return ()
         known = {n for n, (stage, _) in self.realised.items() if stages.get(n) is stage}
         needed = _needed(graph, dict.fromkeys(known)).stages
         again = {s.name for s in needed if self.inside.get(s.name) is s}
