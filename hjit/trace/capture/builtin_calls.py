@@ -26,6 +26,7 @@ from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex
 from hjit.trace.tracing.arrays.grown import GrownList
 from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.number_dicts import NumberDict
 from hjit.trace.tracing.arrays.number_lists import NumberList, number_list
 from hjit.trace.tracing.arrays.stacks import NumberStack
 from hjit.trace.tracing.arrays.traced import Traced
@@ -96,7 +97,7 @@ def _complex(*args: Any) -> Any:
 
 
 def _len(x: Any) -> Any:
-    if type(x) in (GrownList, NumberStack):
+    if type(x) in (GrownList, NumberStack, NumberDict):
         return x.length
     has_rows = type(x) is MaskedRead or ((is_tracer(x) or type(x) is ComplexTracer) and x.shape)
     return x.shape[0] if has_rows else len(x)
@@ -109,6 +110,8 @@ def _isinstance(x: Any, cls: Any) -> bool:
         return issubclass(python_type(x) if x.weak and x.dtype.kind != "f" else x.dtype.type, cls)
     if type(x) is ComplexTracer and x.is_scalar:
         return issubclass(complex if x.weak else x.dtype.type, cls)
+    if type(x) is NumberDict:
+        return issubclass(x.made_as.cls, cls)
     return issubclass(list, cls) if type(x) in (GrownList, NumberList) else isinstance(x, cls)
 
 
@@ -122,6 +125,8 @@ def _type(*args: Any) -> Any:
         return watched_class(x.__class__)
     if type(x) in (Tracer, ComplexTracer, HostScalar, MaskedRead, Opaque):
         return x.__class__
+    if type(x) is NumberDict:
+        return x.made_as.cls
     if type(x) in (GrownList, NumberList):
         return list
     return int if type(x) is Size else class_of(type(x))

@@ -43,7 +43,9 @@ from hjit.trace.capture.loops.bytecode import (
     BOTH,
     CHOOSE,
     CHOOSES,
+    CONTAINS,
     EITHER,
+    FILLED,
     INDEXED,
     JOINED,
     LEAVES,
@@ -56,7 +58,7 @@ from hjit.trace.capture.loops.bytecode import (
     WHILE,
 )
 from hjit.trace.capture.loops.iterators import leaves, while_
-from hjit.trace.capture.loops.rewriting import appends, branches, choices, hoisting, indexing, stacks
+from hjit.trace.capture.loops.rewriting import appends, branches, choices, dicts, hoisting, indexing, stacks
 from hjit.trace.capture.loops.rewriting.exits import code_of
 from hjit.trace.capture.made_attributes import made_attribute
 from hjit.trace.capture.numpy_calls import dispatched, numpy_function
@@ -499,6 +501,7 @@ _REPLACED: dict[Any, Any] = {**replaced(), **builtin_calls.REPLACED, **effects.r
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update({"__import__": _import, LEAVES: leaves, WHILE: while_, APPEND: appends.append, SORT: hoisting.sort})
 _BUILTINS.update({INDEXED: indexing.indexed, STACKED: stacks.stacked})
+_BUILTINS.update({FILLED: dicts.filled, CONTAINS: dicts.contains})
 _BUILTINS.update({CHOOSES: choices.chooses, CHOOSE: choices.choose, BOTH: choices.both, EITHER: choices.either})
 _BUILTINS.update({BEGIN: branches.begin, TRUTH: branches.truth, JOINED: branches.joined})
 _BUILTINS.update({ONCE: branches.once, OTHERWISE: branches.otherwise, UNSET: branches.unset})

@@ -31,6 +31,7 @@ from hjit.trace.tracing.arrays.buffers import COPY_IT, TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.grown import GrownList, Item
 from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.number_dicts import NumberDict
 from hjit.trace.tracing.arrays.number_lists import NumberList
 from hjit.trace.tracing.arrays.scalar_class import ClassCalled, MethodConverts, plain_class
 from hjit.trace.tracing.arrays.stacks import NumberStack
@@ -488,7 +489,7 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
         if found is None:
             raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
         return Result("compacted", found.rows, value=found)
-    if t in (NumberList, NumberStack):
+    if t in (NumberList, NumberStack, NumberDict):
         return _result(x.result(), rec, shared, made)
     if t is GrownList:
         columns = tuple(forward.compacted(read) for read in x.reads())

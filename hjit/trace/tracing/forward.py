@@ -76,6 +76,7 @@ interface: Callable[[Any], dict[str, Any]]
 check_nesting: Callable[..., None]
 check_item: Callable[[Any, np.dtype[Any]], None]
 shares_elements: Callable[[Any], bool]
+repeated: Callable[[Any, Any, Callable[[], None]], None]
 copy_order: Callable[[Any], Any]
 
 # -- reads under a mask

@@ -33,11 +33,12 @@ _ALLOWED = frozenset(
 # and, or; a condition; what is done where it holds, and where not.
 LEAVES, WHILE, APPEND, SORT = "__hjit_leaves__", "__hjit_while__", "__hjit_append__", "__hjit_sort__"
 INDEXED, STACKED = "__hjit_indexed__", "__hjit_stacked__"
+FILLED, CONTAINS = "__hjit_filled__", "__hjit_contains__"
 CHOOSES, CHOOSE, BOTH, EITHER = "__hjit_chooses__", "__hjit_choose__", "__hjit_both__", "__hjit_either__"
 BEGIN, TRUTH, JOINED = "__hjit_begin__", "__hjit_truth__", "__hjit_joined__"
 ONCE, OTHERWISE, UNSET = "__hjit_once__", "__hjit_otherwise__", "__hjit_unset__"
 OWN = frozenset((LEAVES, WHILE, APPEND, SORT, INDEXED, STACKED, CHOOSES, CHOOSE, BOTH, EITHER))
-OWN |= {BEGIN, TRUTH, JOINED, ONCE, OTHERWISE, UNSET}
+OWN |= {FILLED, CONTAINS, BEGIN, TRUTH, JOINED, ONCE, OTHERWISE, UNSET}
 ITERABLES = frozenset(("range", "enumerate", "zip"))  # what makes the elements that a loop is traced over as one
 _JUMPS = frozenset("JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT".split())
 _ENDS = frozenset("RETURN_VALUE RETURN_CONST RAISE_VARARGS RERAISE".split())
@@ -292,11 +293,13 @@ def goes_over_variables(code: CodeType) -> bool:
 
 @lru_cache(maxsize=1024)
 def indexes_lists(code: CodeType) -> bool:
-    """May a function have loops that index a list, by more than constants? One index, as only lists cannot have two."""
+    """May a function have loops that index a list or a dict, by more than constants, or ask what is in one?"""
     steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
     if not any(_is_backwards(s.opname) for s in steps):
         return False
     items = (k for k, s in enumerate(steps) if s.opname in ("BINARY_SUBSCR", "STORE_SUBSCR"))
+    if any(s.opname == "CONTAINS_OP" for s in steps):
+        return True
     return any(steps[k - 1].opname not in ("BUILD_TUPLE", "LOAD_CONST", "BUILD_SLICE") for k in items)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from hjit.trace.capture.loops.bytecode import Loop, has_no_side_effects
 from hjit.trace.capture.loops.elements import UNBOUND
 from hjit.trace.capture.made_classes import is_made
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.tracing.arrays.number_dicts import NumberDict
 from hjit.trace.tracing.arrays.number_lists import NumberList
 from hjit.trace.tracing.arrays.stacks import NumberStack
 from hjit.trace.tracing.arrays.tracer import is_tracer
@@ -72,6 +73,11 @@ _HARMLESS = (
     pow,
     isinstance,
     deque,
+    set,
+    dict,
+    Counter,
+    OrderedDict,
+    defaultdict,
 )
 _BUILTINS = {f.__name__: f for f in _HARMLESS}
 _PLAIN = (type(None), bool, int, float, str, bytes, complex, slice, range, np.generic, np.dtype, np.ufunc, type(...))
@@ -90,7 +96,7 @@ def _keeps_no_state(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool
         or isinstance(value, _PLAIN)
     ):
         return True
-    if type(value) is NumberStack:
+    if type(value) in (NumberStack, NumberDict):
         return True
     if type(value) is NumberList:
         containers += [(x, _contents(x)) for x in value.lists()]

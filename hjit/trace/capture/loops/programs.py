@@ -7,7 +7,7 @@ proved of what iterations read of each other. The outermost loop is an extern ca
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from hjit.trace.ir.analysis.gathers import checked_atoms
 from hjit.trace.ir.expressions import Const, Expr, Load, ScalarRef, rewrite, walk
 from hjit.trace.ir.graph import Definition, Input, Stage, contiguous_layout, identity
 from hjit.trace.ir.identities import IDENTITIES
-from hjit.trace.ir.poly import Indirect, Poly, Var
+from hjit.trace.ir.poly import ZERO, Indirect, Poly, Var
 from hjit.trace.ir.programs.rewriting import with_exprs, with_loop_exprs
 from hjit.trace.ir.programs.steps import (
     Branch,
@@ -35,9 +35,11 @@ from hjit.trace.ir.programs.steps import (
     with_bodies,
 )
 from hjit.trace.ir.rewriting import map_exprs
+from hjit.trace.tracing.arrays.buffers import serials
 from hjit.trace.tracing.arrays.writing import next_version
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.extern_calls import ExternCall, record_extern_call
-from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
+from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, current
 from hjit.trace.tracing.recording.results import ExternResult
 from hjit.trace.tracing.scalars.moving import is_natural, moves
 
@@ -135,6 +137,24 @@ def record_loop(
         _call(rec, loop, changed.values(), spared)
         rec.rerolled.program = None
         rec.rerolled.slice_bounds.clear()
+
+
+@provides
+def repeated(until: Any, most: Poly, once: Callable[[], None]) -> None:
+    """Have a program do something again and again, `most` times at most, until a bool array without axes holds.
+
+    Args:
+        until: the array, which `once` writes.
+        once: records what is done.
+    """
+    rec, left = current(), until.buffer.source()
+    at, serial, indices = (len(rec.stages), len(rec.changes)), next(serials), dict(rec.indices)
+    once()
+    path = Path.rolled_back(rec, at, ())
+    rec.indices.clear()
+    rec.indices.update(indices)
+    var = Var(f"iteration{len(rec.loops)}")
+    record_loop(rec, var, (ZERO, most), serial, [path], left, ("", False), (False, False))
 
 
 def _check_spared(body: Body, has_no_arrays: bool, has_no_loops: bool) -> None:

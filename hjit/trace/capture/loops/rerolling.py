@@ -40,11 +40,12 @@ from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import ZERO, Poly, Var, poly
 from hjit.trace.tracing.arrays.buffers import serials
 from hjit.trace.tracing.arrays.grown import GrowingList
+from hjit.trace.tracing.arrays.number_dicts import Entry, NumberDict
 from hjit.trace.tracing.arrays.stacks import NumberStack
 from hjit.trace.tracing.arrays.tracer import call, is_tracer, python_int, stage_of
 from hjit.trace.tracing.frames import traced_frame
 from hjit.trace.tracing.recording.recorder import Recorder
-from hjit.trace.tracing.recording.state.attempt import place_of
+from hjit.trace.tracing.recording.state.attempt import Stacking, place_of
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
 
 MAX_CONDITIONS, MAX_PATHS = 16, 64  # on one path through an iteration, and paths through it: each is traced (chosen)
@@ -149,6 +150,13 @@ def outcome_of(rec: Recorder, condition: Any) -> bool | None:
     return next((x.outcomes[v] for x in rec.loops if (v := condition.buffer.version) in x.outcomes), None)
 
 
+def _made_inside(s: Stacking) -> NumberStack | NumberDict:
+    """The arrays of a list, a dict or a set that each iteration makes."""
+    if type(s.item) is Entry:
+        return NumberDict(s.place, s.item.made_as, s.item, is_inside=True)
+    return NumberStack(s.place, s.item, is_inside=True)
+
+
 class TracedLoop:
     """The iterator of a loop: it gives one `InductionVariable`, and then makes one update of what was recorded.
 
@@ -234,7 +242,7 @@ class TracedLoop:
             if g.place == place_of(self.site) and type(to) is list and not to:
                 rec.rerolled.growing[id(to)] = GrowingList(rec, to, g.name, g.item, g.shape)
         inside = (s for s in rec.attempt.stacks if s.is_inside)
-        rec.rerolled.stacks = {s.place: NumberStack(s.place, s.item, True) for s in inside}
+        rec.rerolled.stacks = {s.place: _made_inside(s) for s in inside}
 
     def _end_lists(self) -> None:
         """Give the variables that hold lists what the loop has appended."""

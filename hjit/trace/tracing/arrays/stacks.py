@@ -46,7 +46,7 @@ class NumberStack:
             self._allocate(item)
 
     def _allocate(self, item: Item) -> None:
-        capacity = current().size(_capacity(current()))
+        capacity = current().size(pixels(current()) * ITEMS_A_PIXEL + MORE_ITEMS)
         dtypes = [_STORED.get(d, d) if weak else d for d, weak in zip(item.dtypes, item.are_python, strict=True)]
         self.columns = tuple(from_stage(Const(0, d), (capacity,), d, name="stack") for d in dtypes)
         self.begin, self.end = (from_stage(Const(0, np.int64), (), np.int64, name=n) for n in ("begin", "end"))
@@ -204,7 +204,7 @@ def in_program() -> None:
     raise CannotReroll(sites[0], "it has a stack", endless=True)
 
 
-def unknown(place: tuple[str, str], item: Item, is_inside: bool) -> CannotReroll:
+def unknown(place: tuple[str, str], item: Any, is_inside: bool) -> CannotReroll:
     """The exception that tells the next attempt what a stack holds."""
     return CannotReroll(refused_site(), "a list or a dict is changed", stacking=Stacking(place, item, is_inside))
 
@@ -240,11 +240,11 @@ def stack_of(x: Any, place: tuple[str, str], items: Sequence[Item | None]) -> An
     return known
 
 
-def _capacity(rec: Recorder) -> Poly:
-    """How many items a stack holds at most."""
+def pixels(rec: Recorder) -> Poly:
+    """How many elements the largest argument has."""
     shapes = [i.input.shape for i in rec.inputs.values()]
     largest = max(shapes, key=lambda s: math.prod(rec.size(n) for n in s), default=())
-    found = poly(ITEMS_A_PIXEL)
+    found = poly(1)
     for n in largest:
         found = found * n
-    return found + MORE_ITEMS
+    return found

@@ -21,6 +21,7 @@ from hjit.trace.capture.loops.bytecode import ITERABLES, LEAVES, WHILE, goes_ove
 from hjit.trace.capture.loops.rewriting.appends import Appends
 from hjit.trace.capture.loops.rewriting.branches import Branches
 from hjit.trace.capture.loops.rewriting.choices import Choices
+from hjit.trace.capture.loops.rewriting.dicts import Dicts
 from hjit.trace.capture.loops.rewriting.directions import Directions
 from hjit.trace.capture.loops.rewriting.hoisting import Hoisting
 from hjit.trace.capture.loops.rewriting.indexing import Indexing, written_lists
@@ -63,8 +64,8 @@ def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) ->
         return function.__code__
     directions, hoisting = Directions(), Hoisting(is_choosing or is_branching, written_lists(tree.body))
     tree.body = directions.block(tree.body)
-    appends, indexing, stacks = Appends(), Indexing(), Stacks()
-    tree.body = appends.block(stacks.block(hoisting.block(tree.body)))
+    appends, indexing, stacks, dicts = Appends(), Indexing(), Stacks(), Dicts()
+    tree.body = appends.block(dicts.block(stacks.block(hoisting.block(tree.body))))
     tree.body = indexing.block(tree.body, _parameters(tree.args))
     exits = _Exits(_parameters(tree.args))
     choices = Choices(frozenset((*function.__code__.co_varnames, *function.__code__.co_cellvars)))
@@ -74,8 +75,8 @@ def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) ->
     if is_branching:
         tree.body = branches.block(tree.body, _parameters(tree.args))
     tree.body = exits.block(tree.body, ())
-    is_changed = any(x.count for x in (directions, hoisting, appends, indexing, stacks, exits, choices, branches))
-    return code_of_tree(function, tree) if is_changed else function.__code__
+    changes = (directions, hoisting, appends, indexing, stacks, dicts, exits, choices, branches)
+    return code_of_tree(function, tree) if any(x.count for x in changes) else function.__code__
 
 
 def _has_parts(code: CodeType) -> bool:
@@ -85,7 +86,7 @@ def _has_parts(code: CodeType) -> bool:
     return has_one or not _METHODS.isdisjoint(code.co_names) or indexes_lists(code) or goes_over_variables(code)
 
 
-_METHODS = frozenset(("append", "sort", "pop", "popleft"))
+_METHODS = frozenset(("append", "sort", "pop", "popleft", "add", "get", "setdefault"))
 
 
 def _are_alike(a: CodeType, b: CodeType) -> bool:

@@ -1,0 +1,208 @@
+"""Dicts and sets that loops fill, written so that they may be arrays while the function is traced.
+
+``sizes = {}`` is ``sizes = filled({}, "sizes:7")``, ``seen = {(y, x)}`` is ``seen = filled(set(), "seen:8", (y, x))``,
+and ``k in sizes`` is ``contains(sizes, k, True)``, where a loop asks for keys that it computes, or inserts them, and no
+other name is given to it; see `hjit.trace.tracing.arrays.number_dicts`.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hjit.trace.capture.loops.bytecode import CONTAINS, FILLED
+from hjit.trace.capture.loops.rewriting.syntax import (
+    SCOPES,
+    call_of,
+    load,
+    mentions,
+    placed,
+    set_by,
+    walk,
+)
+from hjit.trace.tracing.arrays.number_dicts import NumberDict, dict_of
+from hjit.trace.tracing.recording.recorder import current, tracing
+
+MAX_ITEMS = 16  # that one is made of
+
+# -- what the functions call
+
+
+def filled(x: Any, name: str, *items: Any) -> Any:
+    """An empty dict or set with some items, or with some keys; as arrays, while a function is traced."""
+    is_traced = tracing() and current().attempt.stacks_items and current().options.run_loops is not None
+    found = dict_of(x, (sys._getframe(1).f_code.co_filename, name)) if is_traced else x
+    for item in items:
+        if isinstance(x, set):
+            found.add(item)
+        else:
+            key, value = item
+            found[key] = value
+    return found
+
+
+def contains(x: Any, key: Any, outcome: bool) -> Any:
+    """``key in x``, or ``key not in x``, which may be a bool that is computed."""
+    if type(x) is not NumberDict:
+        return (key in x) is outcome
+    held = x.has(key)
+    return held if outcome else x.has_not(held)
+
+
+# -- the functions
+
+_MAKING = frozenset(("dict", "set", "OrderedDict", "Counter", "defaultdict"))
+_Made = tuple[ast.Name, Any, Any]  # a variable that is set, and where the expression is
+
+
+@dataclass
+class Dicts:
+    """Changes how a function makes dicts and sets that its loops fill.
+
+    Attributes:
+        count: of changed expressions.
+    """
+
+    count: int = 0
+
+    def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """The body of a function, changed in place."""
+        for name in sorted(_asked(body)):
+            makes = [pair for x in walk(*body) for pair in _made(x) if pair[0].id == name]
+            if not makes or not _has_one_name(body, name, makes):
+                continue
+            for _, s, at in makes:
+                value = s[at] if isinstance(s, list) else getattr(s, at)
+                new = placed(_filled(value, f"{name}:{value.lineno}"), value)
+                if isinstance(s, list):
+                    s[at] = new
+                else:
+                    setattr(s, at, new)
+                self.count += 1
+            _Containing(name).visit(ast.Module(list(body), []))
+        return list(body)
+
+
+class _Containing(ast.NodeTransformer):
+    """Has a function ask for keys by calls."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """One of ``in`` or ``not in``."""
+        match node:
+            case ast.Compare(left=key, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Name(id=self.name)]):
+                call = call_of(CONTAINS, self.name, key, ast.Constant(isinstance(op, ast.In)))
+                self.generic_visit(call)
+                return placed(call, node)  # type: ignore[no-any-return]
+        return self.generic_visit(node)
+
+
+def _asked(body: Sequence[ast.stmt]) -> set[str]:
+    """The variables into which loops, or functions inside, may insert keys."""
+    inside = [x for loop in walk(*body) if isinstance(loop, ast.While | ast.For) for x in walk(loop)]
+    found = set()
+    for x in [*inside, *(y for s in walk(*body) if isinstance(s, ast.FunctionDef) for y in ast.walk(s))]:
+        match x:
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
+                found.add(name)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="add" | "setdefault")):
+                found.add(name)
+            case ast.Call(func=ast.Name(), args=args):  # of a function that may
+                found |= {y.id for y in args if isinstance(y, ast.Name)}
+    return found
+
+
+def _made(s: ast.AST) -> Iterator[_Made]:
+    """The variables that a statement sets to a new dict or set, and where that expression is."""
+    match s:
+        case ast.Assign(targets=[ast.Name() as name], value=ast.expr() as value) if _is_new(value):
+            yield name, s, "value"
+        case ast.AnnAssign(target=ast.Name() as name, value=ast.expr() as value) if _is_new(value):
+            yield name, s, "value"
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
+            for k, (n, v) in enumerate(zip(names, values, strict=True)):
+                if isinstance(n, ast.Name) and _is_new(v):
+                    yield n, values, k
+
+
+def _is_new(e: ast.expr) -> bool:
+    match e:
+        case ast.Dict(keys=keys):
+            return len(keys) <= MAX_ITEMS and None not in keys
+        case ast.Set(elts=elts):
+            return _is_set_of_few(elts)
+        case ast.Call(func=ast.Name(id=cls) | ast.Attribute(attr=cls), args=args, keywords=[]) if cls in _MAKING:
+            match args:
+                case []:
+                    return True
+                case [ast.List(elts=elts) | ast.Tuple(elts=elts) | ast.Set(elts=elts)] if cls == "set":
+                    return _is_set_of_few(elts)
+                case [ast.Name(id="int" | "float" | "bool")]:
+                    return cls == "defaultdict"
+    return False
+
+
+def _is_set_of_few(elts: Sequence[ast.expr]) -> bool:
+    """Is the order of a set that of what is inserted?"""
+    return len(elts) <= 1 and not any(isinstance(x, ast.Starred) for x in elts)
+
+
+def _filled(e: ast.expr, place: str) -> ast.expr:
+    """An expression that makes a dict or a set, as a call of `filled`."""
+    match e:
+        case ast.Dict(keys=keys, values=values):
+            items = [ast.Tuple([k, v], ast.Load()) for k, v in zip(keys, values, strict=True) if k is not None]
+            return call_of(FILLED, ast.Dict([], []), ast.Constant(place), *items)
+        case ast.Set(elts=elts):
+            return call_of(FILLED, ast.Call(load("set"), [], []), ast.Constant(place), *elts)
+        case ast.Call(func=ast.Name(id="set") as f, args=[ast.List() | ast.Tuple() | ast.Set() as given]):
+            return call_of(FILLED, ast.Call(f, [], []), ast.Constant(place), *given.elts)
+    return call_of(FILLED, e, ast.Constant(place))
+
+
+def _has_one_name(body: Sequence[ast.stmt], name: str, makes: Sequence[_Made]) -> bool:
+    """Has a dict or a set no other name, and is it part of nothing else but what is returned?
+
+    Functions inside may use it, too, where they do not set the variable.
+    """
+    own = {id(m[0]) for m in makes}
+    inner = [x for x in walk(*body) if isinstance(x, SCOPES) and mentions(x, name)]
+    if any(not isinstance(x, ast.FunctionDef) or name in set_by([x]) or name in _parameters(x) for x in inner):
+        return False
+    every = [y for s in body for y in ast.walk(s)]
+    for x in every:
+        match x:
+            case ast.Subscript(value=ast.Name() as base, ctx=ctx) if not isinstance(ctx, ast.Del):
+                own.add(id(base))
+            case ast.Attribute(value=ast.Name() as base, ctx=ast.Load()):
+                own.add(id(base))
+            case ast.Compare(comparators=[ast.Name() as base], ops=[ast.In() | ast.NotIn()]):
+                own.add(id(base))
+            case ast.Call(func=ast.Name(), args=args):
+                own |= set(map(id, args))
+            case ast.For(iter=ast.Name() as base):
+                own.add(id(base))
+            case ast.Return(value=value):
+                own |= set(map(id, _parts(value)))
+            case ast.While(test=test) | ast.If(test=test) | ast.UnaryOp(op=ast.Not(), operand=test):
+                own |= {id(t) for t in (test, *(test.values if isinstance(test, ast.BoolOp) else ()))}
+    return all(id(x) in own for x in every if isinstance(x, ast.Name) and x.id == name)
+
+
+def _parts(e: ast.expr | None) -> Iterator[ast.expr]:
+    """What is returned, and what is in its tuples, lists and dicts."""
+    match e:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Dict(values=parts):
+            for x in parts:
+                yield from _parts(x)
+        case ast.expr():
+            yield e
+
+
+def _parameters(f: ast.FunctionDef) -> set[str]:
+    return {x.arg for x in ast.walk(f.args) if isinstance(x, ast.arg)}
