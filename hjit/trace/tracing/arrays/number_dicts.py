@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.errors import InherentError
 from hjit.trace.ir.expressions import Const
 from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.grown import Array, GrownList, Item, StandIn, kind_of, refused_site
@@ -342,7 +343,8 @@ class NumberDict(StandIn):
         """The exception that has Python run; after the loops only from here on."""
         if current().loops:
             return no_dict(operation)
-        return current().error(operation, "what a dict or a set holds that a loop fills depends on the image's values")
+        reason = "what a dict or a set holds that a loop fills depends on the image's values"
+        return current().error(operation, reason, "do that outside the decorated function", InherentError)
 
 
 def no_dict(why: str) -> CannotReroll:

@@ -120,6 +120,8 @@ def _filled(body: Sequence[ast.stmt], name: str) -> list[ast.Expr]:
     begin, end = makes[0].lineno, max((x.end_lineno or 0 for x in outermost), default=0)  # type: ignore[attr-defined]
     calls = [c for x in outermost for c in _calls(x, name)]
     own = {id(c.value.func.value) for c in calls} | {id(x) for x in walk(*makes)}  # type: ignore[attr-defined]
+    if isinstance(body[-1], ast.Return):  # of a part of a function, this has the line of what is before it
+        own |= {id(x) for x in walk(body[-1])}
     others = [x for x in uses if id(x) not in own and not is_hoisted(name)]  # these are used once, after the loop
     return calls if all(not begin <= x.lineno <= end for x in others) else []
 
