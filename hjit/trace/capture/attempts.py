@@ -223,8 +223,8 @@ class Attempts:
 
     def _stack(self, found: Any) -> None:
         """Have a loop take items from a list that is arrays; where it cannot be, none is."""
-        if isinstance(found, Stacking) and found.place not in [s.place for s in self.next.stacks]:
-            self.update(stacks=(*self.next.stacks, found))
+        if isinstance(found, Stacking) and found not in self.next.stacks:
+            self.update(stacks=(*(s for s in self.next.stacks if s.place != found.place), found))
         else:
             self.update(stacks=(), stacks_items=False)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ _FACTORIES = (int, float, bool)  # of defaultdicts
 _MIX, _SPREAD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)  # odd numbers of many bits
 _HALF = np.uint64(32)
 Kind = tuple[np.dtype[Any], bool]  # of a number, see `kind_of`
+_INT, _WHICH = (np.dtype(np.int64), True), (np.dtype(np.uint8), False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,20 @@ class Entry:
     """What a dict or a set holds.
 
     Attributes:
-        key: tuples of ints, or ints.
+        keys: tuples of so many ints, or ints, of several kinds; a column says which, where there is more than one.
         value: None of a set.
     """
 
     made_as: Container
-    key: Item
+    keys: tuple[Item, ...]
     value: Kind | None
+
+    def takes(self, other: Entry) -> Entry | None:
+        """What a dict holds that also has keys of another kind; None: none does."""
+        a, b = self.keys[0], other.keys[0]
+        if (a.container, len(a.dtypes), self.value) != (b.container, len(b.dtypes), other.value):
+            return None
+        return replace(self, keys=tuple(dict.fromkeys((*self.keys, *other.keys))))
 
     # -- what a list of items tells of these, too
 
@@ -87,7 +95,8 @@ class Entry:
     @property
     def kinds(self) -> Sequence[Kind]:
         """For each column its dtype, and whether it holds numbers of Python."""
-        return (*self.key.kinds, *(() if self.value is None else (self.value,)))
+        keys = self.keys[0].kinds if len(self.keys) == 1 else (*[_INT] * len(self.keys[0].dtypes), _WHICH)
+        return (*keys, *(() if self.value is None else (self.value,)))
 
     @property
     def dtypes(self) -> tuple[np.dtype[Any], ...]:
@@ -101,11 +110,13 @@ class Entry:
 
     def made(self, columns: Sequence[Array]) -> Any:
         """The dict or the set of the items in these columns."""
-        n = len(self.key.dtypes)
-        keys = self.key.made(columns[:n])
+        n = len(self.keys[0].dtypes)
+        lists = [k.made([c.astype(d) for c, d in zip(columns[:n], k.dtypes, strict=True)]) for k in self.keys]
+        keys = lists[0] if len(lists) == 1 else [lists[which][i] for i, which in enumerate(columns[n].tolist())]
         if self.value is None:
             return self.made_as.made(keys)
-        return self.made_as.made(keys, Item(None, *zip(self.value, strict=True)).made(columns[n:]))
+        dtype, weak = self.value
+        return self.made_as.made(keys, Item(None, (dtype,), (weak,)).made(columns[-1:]))
 
 
 class _Values(NumberList):
@@ -140,13 +151,14 @@ class NumberDict(StandIn):
 
         self.places = most * 2
         self.table = array(self.places, np.int32, "table")
-        self.keys_ = tuple(array(most + 1, np.int64, "keys") for _ in entry.key.dtypes)
+        self.parts = tuple(array(most + 1, np.int64, "keys") for _ in entry.keys[0].dtypes)
+        self.which = array(most + 1, np.uint8, "kinds") if len(entry.keys) > 1 else None
         self.slots = array(most + 1, np.int32, "slots") if self.is_inside else None
-        self.values_: Any = None
+        self.values: Any = None
         if entry.value is not None:
             dtype, weak = entry.value
             values = array(most + 1, dtype, "values")
-            self.values_ = _Values(values, None) if weak else values
+            self.values = _Values(values, None) if weak else values
         self.count = array(None, np.int64, "count")
 
     def clear_all(self) -> None:
@@ -178,7 +190,7 @@ class NumberDict(StandIn):
         if kind is None:
             raise no_dict("its values are no numbers")
         at = self._insert(key, kind)
-        self.values_[at] = as_traced(value)
+        self.values[at] = as_traced(value)
 
     def __getitem__(self, key: Any) -> Any:
         self._check_is(dict)
@@ -211,7 +223,7 @@ class NumberDict(StandIn):
         before = self._find(key) if self.entry is not None else 0
         at = self._insert(key, kind)
         value = self._chosen(before == 0, default[0], self._value(at))
-        self.values_[at] = value
+        self.values[at] = value
         return value
 
     def has(self, key: Any) -> Any:
@@ -250,10 +262,11 @@ class NumberDict(StandIn):
         """What the function returns in its place."""
         if self.entry is None:
             return self.made_as.made((), ())
-        at = call(np.arange, self.keys_[0].shape[0])
+        at = call(np.arange, self.parts[0].shape[0])
         flags = (at > 0) & (at <= self.count[()])
-        values = () if self.values_ is None else (getattr(self.values_, "array", self.values_),)
-        columns = [c.astype(d) for c, d in zip((*self.keys_, *values), self.entry.dtypes, strict=True)]
+        others = (self.which, self.values.array if type(self.values) is _Values else self.values)
+        all_of = (*self.parts, *(c for c in others if c is not None))
+        columns = [c.astype(d) for c, d in zip(all_of, self.entry.dtypes, strict=True)]
         return GrownList(self.entry, columns, flags)  # type: ignore[arg-type]
 
     # -- how
@@ -265,18 +278,21 @@ class NumberDict(StandIn):
     def _insert(self, key: Any, kind: Kind | None) -> Any:
         """Have it hold a key; gives its place."""
         item, parts = _key(key)
-        entry = Entry(self.made_as, item, kind)
-        if self.entry is None:
-            raise unknown(self.place, entry, self.is_inside)
-        if entry != self.entry:
+        entry = Entry(self.made_as, (item,), kind)
+        both = entry if self.entry is None else self.entry.takes(entry)
+        if both is None:
             raise no_dict("its items are not all of one kind")
+        if both != self.entry:
+            raise unknown(self.place, both, self.is_inside)
         slot, at = self._searched(parts)
         is_new = at == 0
         count = self.count[()]
         own = _scalar(call(np.where, is_new, count + 1, at))
         self.table[slot] = own
-        for column, part in zip(self.keys_, parts, strict=True):
+        for column, part in zip(self.parts, parts, strict=True):
             column[own] = part
+        if self.which is not None:
+            self.which[own] = call(np.where, is_new, both.keys.index(item), self.which[own]).astype(np.uint8)
         if self.slots is not None:
             self.slots[own] = slot
         self.count[()] = call(np.where, is_new, own, count)
@@ -286,7 +302,7 @@ class NumberDict(StandIn):
         """The place of a key; 0 where there is no such one."""
         item, parts = _key(key)
         assert self.entry is not None
-        if item.container is not self.entry.key.container or len(parts) != len(self.keys_):
+        if item.container is not self.entry.keys[0].container or len(parts) != len(self.parts):
             raise no_dict("it is asked for keys of another kind")
         return self._searched(parts)[1]
 
@@ -311,7 +327,7 @@ class NumberDict(StandIn):
             at[()] = self.table[slot[()]].astype(np.int64)
             held = at[()] == 0
             same = True
-            for column, part in zip(self.keys_, parts, strict=True):
+            for column, part in zip(self.parts, parts, strict=True):
                 same = same & (column[at[()]] == part)
             is_there[()] = held | same
 
@@ -319,9 +335,9 @@ class NumberDict(StandIn):
         return _scalar(slot[()]), _scalar(at[()])
 
     def _value(self, at: Any) -> Any:
-        if type(self.values_) is _Values:
-            return self.values_[at]
-        return _scalar(self.values_[at])
+        if type(self.values) is _Values:
+            return self.values[at]
+        return _scalar(self.values[at])
 
     def _chosen(self, condition: Any, yes: Any, no: Any) -> Any:
         assert self.entry is not None
@@ -338,6 +354,11 @@ class NumberDict(StandIn):
         frame = sys._getframe(1)
         is_asked = frame.f_lasti in asks_class(frame.f_code) or is_users(frame)
         return self.made_as.cls if is_asked else type(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self.refusal(f"{self.made_as.cls.__name__}.{name}")
 
     def refusal(self, operation: str) -> BaseException:
         """The exception that has Python run; after the loops only from here on."""

@@ -1,6 +1,6 @@
 """Dicts and sets that loops fill, written so that they may be arrays while the function is traced.
 
-``sizes = {}`` is ``sizes = filled({}, "sizes:7")``, ``seen = {(y, x)}`` is ``seen = filled(set(), "seen:8", (y, x))``,
+``sizes = {}`` is ``sizes = filled("dict", "sizes:7")``, ``seen = {(y, x)}`` is ``seen = filled("set", "seen:8", (y, x))``,
 and ``k in sizes`` is ``contains(sizes, k, True)``, where a loop asks for keys that it computes, or inserts them, and no
 other name is given to it; see `hjit.trace.tracing.arrays.number_dicts`.
 """
@@ -17,7 +17,6 @@ from hjit.trace.capture.loops.bytecode import CONTAINS, FILLED
 from hjit.trace.capture.loops.rewriting.syntax import (
     SCOPES,
     call_of,
-    load,
     mentions,
     placed,
     set_by,
@@ -32,7 +31,12 @@ MAX_ITEMS = 16  # that one is made of
 
 
 def filled(x: Any, name: str, *items: Any) -> Any:
-    """An empty dict or set with some items, or with some keys; as arrays, while a function is traced."""
+    """An empty dict or set with some items, or with some keys; as arrays, while a function is traced.
+
+    Args:
+        x: or what it is, where a display makes it.
+    """
+    x = {} if x == "dict" else set() if x == "set" else x
     is_traced = tracing() and current().attempt.stacks_items and current().options.run_loops is not None
     found = dict_of(x, (sys._getframe(1).f_code.co_filename, name)) if is_traced else x
     for item in items:
@@ -157,9 +161,9 @@ def _filled(e: ast.expr, place: str) -> ast.expr:
     match e:
         case ast.Dict(keys=keys, values=values):
             items = [ast.Tuple([k, v], ast.Load()) for k, v in zip(keys, values, strict=True) if k is not None]
-            return call_of(FILLED, ast.Dict([], []), ast.Constant(place), *items)
+            return call_of(FILLED, ast.Constant("dict"), ast.Constant(place), *items)
         case ast.Set(elts=elts):
-            return call_of(FILLED, ast.Call(load("set"), [], []), ast.Constant(place), *elts)
+            return call_of(FILLED, ast.Constant("set"), ast.Constant(place), *elts)
         case ast.Call(func=ast.Name(id="set") as f, args=[ast.List() | ast.Tuple() | ast.Set() as given]):
             return call_of(FILLED, ast.Call(f, [], []), ast.Constant(place), *given.elts)
     return call_of(FILLED, e, ast.Constant(place))
