@@ -188,7 +188,9 @@ class Attempts:
             raise OutOfBounds from None
         if isinstance(error, BudgetError):
             raise error
-        if isinstance(error, InherentError) and self.next.stacks and not rec.loops:  # the loops themselves can be traced
+        if (
+            isinstance(error, InherentError) and self.next.stacks and not rec.loops
+        ):  # the loops themselves can be traced
             raise error
         if rec.findings.computes_ints:
             self.update(decides_ints=True)  # what takes no computed int may take one that is known

@@ -504,6 +504,8 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
         )
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
         return PyTree(t, tuple(_result(y, rec, shared, made) for y in x), caller_path=rec.caller.path_of(x))
+    if t is set and not x:  # the order of others is that in which they were made
+        return PyTree(set, ())
     if t in (dict, OrderedDict):
         items = tuple(_result(y, rec, shared, made) for y in x.values())
         return PyTree(t, items, tuple(x), rec.caller.path_of(x))

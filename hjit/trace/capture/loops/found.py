@@ -16,6 +16,7 @@ from hjit.trace.capture.loops.bytecode import Loop, has_no_side_effects
 from hjit.trace.capture.loops.elements import UNBOUND
 from hjit.trace.capture.made_classes import is_made
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.tracing.arrays.lookup_tables import LookupTable
 from hjit.trace.tracing.arrays.number_dicts import NumberDict
 from hjit.trace.tracing.arrays.number_lists import NumberList
 from hjit.trace.tracing.arrays.stacks import NumberStack
@@ -97,6 +98,9 @@ def _keeps_no_state(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool
     ):
         return True
     if type(value) in (NumberStack, NumberDict):
+        return True
+    if type(value) is LookupTable:
+        containers += [(x, _contents(x)) for x in value.objects()]
         return True
     if type(value) is NumberList:
         containers += [(x, _contents(x)) for x in value.lists()]

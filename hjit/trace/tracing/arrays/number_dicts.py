@@ -277,7 +277,7 @@ class NumberDict(StandIn):
 
     def _insert(self, key: Any, kind: Kind | None) -> Any:
         """Have it hold a key; gives its place."""
-        item, parts = _key(key)
+        item, parts = self._key(key)
         entry = Entry(self.made_as, (item,), kind)
         both = entry if self.entry is None else self.entry.takes(entry)
         if both is None:
@@ -298,23 +298,27 @@ class NumberDict(StandIn):
         self.count[()] = call(np.where, is_new, own, count)
         return own
 
+    @staticmethod
+    def _key(key: Any) -> tuple[Item, list[Any]]:
+        found = key_of(key)
+        if found is None:
+            raise no_dict("a key is no int, or a tuple of others")
+        return found
+
     def _find(self, key: Any) -> Any:
         """The place of a key; 0 where there is no such one."""
-        item, parts = _key(key)
+        item, parts = self._key(key)
         assert self.entry is not None
         if item.container is not self.entry.keys[0].container or len(parts) != len(self.parts):
             raise no_dict("it is asked for keys of another kind")
         return self._searched(parts)[1]
 
-    def _searched(self, parts: Sequence[Tracer]) -> tuple[Tracer, Tracer]:
+    def _searched(self, parts: Sequence[Any]) -> tuple[Any, Any]:
         """Where in the table a key is, or would be; and its place."""
         in_program()
         size = current().size(self.places)
-        mixed = parts[0].astype(np.uint64)
-        for part in parts[1:]:
-            mixed = mixed * _SPREAD + part.astype(np.uint64)
-        mixed = (mixed * _MIX) >> _HALF
-        begin = ((mixed * size) >> _HALF).astype(np.int64)
+        bits = mixed([part.astype(np.uint64) for part in parts]) >> _HALF
+        begin = ((bits * size) >> _HALF).astype(np.int64)
         slot, at, is_there = (
             from_stage(Const(0, np.dtype(d)), (), np.dtype(d), name=n)
             for n, d in (("slot", np.int64), ("at", np.int64), ("is_there", np.bool_))
@@ -382,22 +386,26 @@ def number_kind(x: Any) -> Kind | None:
     return kind_of(x)
 
 
-def _key(key: Any) -> tuple[Item, list[Tracer]]:
-    """The kinds of the numbers of a key, and these as int64.
+def mixed(parts: Sequence[Any]) -> Any:
+    """A number whose first bits depend on all bits of the numbers of a key; all are uint64, traced or not."""
+    found = parts[0]
+    for part in parts[1:]:
+        found = found * _SPREAD + part
+    return found * _MIX
 
-    Raises:
-        CannotReroll: it is neither an int nor a tuple of a few ints.
-    """
+
+def key_of(key: Any) -> tuple[Item, list[Any]] | None:
+    """The kinds of the numbers of a key, and these as int64; None: it is neither an int nor a tuple of a few ints."""
     numbers = key if type(key) is tuple else (key,)
     kinds = [number_kind(x) for x in numbers]
     known = [k for k in kinds if k is not None and k[0].kind in "biu" and k[0] != np.uint64]
     if not 0 < len(numbers) <= MAX_PARTS or len(known) < len(kinds):
-        raise no_dict("a key is no int, or a tuple of others")
+        return None
     item = Item(tuple if type(key) is tuple else None, tuple(k[0] for k in known), tuple(k[1] for k in known))
     return item, [_scalar(as_tracer(as_traced(x)).astype(np.int64)) for x in numbers]
 
 
-def _scalar(x: Tracer) -> Tracer:
+def _scalar(x: Any) -> Any:
     """A number of its own: what it was read from may be written before it is used."""
     return from_stage(x.load(), (), x.dtype, is_scalar=True)
 

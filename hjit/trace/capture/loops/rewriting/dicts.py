@@ -1,8 +1,8 @@
 """Dicts and sets that loops fill, written so that they may be arrays while the function is traced.
 
-``sizes = {}`` is ``sizes = filled("dict", "sizes:7")``, ``seen = {(y, x)}`` is ``seen = filled("set", "seen:8", (y, x))``,
-and ``k in sizes`` is ``contains(sizes, k, True)``, where a loop asks for keys that it computes, or inserts them, and no
-other name is given to it; see `hjit.trace.tracing.arrays.number_dicts`.
+``sizes = {}`` is ``sizes = filled("dict", "sizes:7")``, ``seen = {p}`` is ``seen = filled("set", "seen:8", p)``, and
+``k in sizes`` is ``contains(sizes, k, True)``, where a loop may insert keys, and no other name is given to it; see
+`hjit.trace.tracing.arrays.number_dicts`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Lists of numbers that loops index, written so that these may be arrays while the function is traced.
+"""Lists of numbers that loops index, and dicts that they read, written so that these may be arrays.
 
 Before a loop that has ``hist[v] += 1``, where `hist` was made by the function, there is ``hist = indexed(hist, True)``;
 before one that only reads ``table[v]``, a variable of its own, ``.of table = indexed(table, False)``, which the loop
-reads in its place. Other things than lists of numbers stay what they are; see
-`hjit.trace.tracing.arrays.number_lists`.
+reads in its place. Other things than lists and dicts of numbers stay what they
+are; see `hjit.trace.tracing.arrays.number_lists` and `hjit.trace.tracing.arrays.lookup_tables`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hjit.trace.capture.loops.rewriting.syntax import (
     set_by,
     walk,
 )
+from hjit.trace.tracing.arrays.lookup_tables import lookup_table
 from hjit.trace.tracing.arrays.number_lists import number_list
 from hjit.trace.tracing.recording.recorder import current, tracing
 
@@ -34,7 +35,8 @@ def indexed(x: Any, is_written: bool, has_own_lists: bool = False) -> Any:
     """A list of numbers as an array, while a function is traced; anything else as it is; see `number_list`."""
     if not tracing() or not current().attempt.indexes:
         return x
-    found = number_list(x, is_written, has_own_lists)
+    found: Any = lookup_table(x) if not is_written else None
+    found = found or number_list(x, is_written, has_own_lists)
     return x if found is None else found
 
 
@@ -104,14 +106,14 @@ class Indexing:
                 self.count += 1
                 new = ast.Constant(all(map(_has_own_lists, values)))
                 found.append(placed(assign(name, call_of(INDEXED, name, ast.Constant(True), new)), loop))
-        for name in sorted(read - own - written):
+        asked = _asked(loop)
+        for name in sorted((read | asked.keys()) - own - written):
             if name not in names.arrays and (name in bound or name not in names.local):
                 self.count += 1
                 found.append(placed(assign(_own(name), call_of(INDEXED, name, ast.Constant(False))), loop))
-                for x in _subscripts(loop):
-                    base = _base(x)
-                    if base.id == name:
-                        base.id = _own(name)
+                bases = [base for x in _subscripts(loop) if (base := _base(x)).id == name]
+                for base in (*bases, *asked.get(name, ())):
+                    base.id = _own(name)
         return found
 
 
@@ -157,7 +159,7 @@ def _used_as_arrays(body: Sequence[ast.stmt]) -> Iterator[str]:
     """The variables with attributes that lists do not have, or with several indices."""
     for x in walk(*body):
         match x:
-            case ast.Attribute(value=ast.Name(id=name), attr=attr) if not hasattr(list, attr):
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if not (hasattr(list, attr) or hasattr(dict, attr)):
                 yield name
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple()):
                 yield name
@@ -169,6 +171,21 @@ def _subscripts(s: ast.AST) -> Iterator[ast.Subscript]:
         match x:
             case ast.Subscript(value=ast.Name(), slice=index) if not is_fixed_index(index):
                 yield x
+
+
+def _asked(loop: ast.AST) -> dict[str, list[ast.Name]]:
+    """The variables of which a loop does ``lut.get(v, 0)`` or ``v in lut``, and nothing else to its contents."""
+    found: dict[str, list[ast.Name]] = {}
+    changed = set()
+    for x in walk(loop):
+        match x:
+            case ast.Attribute(value=ast.Name() as base, attr="get"):
+                found.setdefault(base.id, []).append(base)
+            case ast.Attribute(value=ast.Name(id=name)):
+                changed.add(name)
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Name() as base]):
+                found.setdefault(base.id, []).append(base)
+    return {name: bases for name, bases in found.items() if name not in changed}
 
 
 def _base(x: ast.expr) -> Any:
