@@ -50,7 +50,9 @@ def _else_without_methods(
 def _has_choices(rec: Recorder) -> bool:
     """Are there conditions in loops of traced functions that only choose numbers?"""
     functions = [f for f in rec.clones.functions if isinstance(f, FunctionType)]
-    return any(code_of(f, True) is not code_of(f) for f in functions if f.__module__.partition(".")[0] not in NUMERIC)
+    return any(
+        code_of(f, True) is not code_of(f) for f in functions if (f.__module__ or "").partition(".")[0] not in NUMERIC
+    )
 
 
 @dataclass

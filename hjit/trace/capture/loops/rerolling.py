@@ -153,7 +153,7 @@ def outcome_of(rec: Recorder, condition: Any) -> bool | None:
 def _made_inside(s: Stacking) -> NumberStack | NumberDict:
     """The arrays of a list, a dict or a set that each iteration makes."""
     if type(s.item) is Entry:
-        return NumberDict(s.place, s.item.made_as, s.item, is_inside=True)
+        return NumberDict(s.place, s.item, True, s.item.made_as, {})
     return NumberStack(s.place, s.item, is_inside=True)
 
 

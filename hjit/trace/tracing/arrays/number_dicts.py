@@ -1,9 +1,9 @@
 """Dicts and sets that loops fill: ``sizes[k] = sizes.get(k, 0) + 1``, ``visited.add((y, x))``, ``if k not in remap``.
 
-While the function is traced, the numbers of the keys, and the values, have an array each, in the order in which they
-were inserted, from place 1 on; a hash table, with open addressing, holds the places, and 0 where there is none. Loops
-that use one are programs. Where a dict has more than one key for each pixel of the largest argument, where there is no
-such key, and for what a dict refuses, Python runs.
+While the function is traced, the numbers of the keys, and of the values, have an array each, in the order in which they
+were inserted, from place 1 on; a hash table, with open addressing, holds the places, and 0 where there is none. Keys
+that the dict is made with are known, and not in that table. Loops that use one are programs. Where a dict comes to have
+more than a key for each pixel of the largest argument, where it has no such key, and for what it refuses, Python runs.
 """
 
 from __future__ import annotations
@@ -19,23 +19,33 @@ import numpy as np
 from hjit.errors import InherentError
 from hjit.trace.ir.expressions import Const
 from hjit.trace.tracing import forward
-from hjit.trace.tracing.arrays.grown import Array, GrownList, Item, StandIn, kind_of, refused_site
+from hjit.trace.tracing.arrays.dict_keys import INT, Kind, finder, key_of, known_keys, mixed, numbers_of
+from hjit.trace.tracing.arrays.grown import Array, GrownList, Item, StandIn, refused_site
 from hjit.trace.tracing.arrays.number_lists import NumberList
 from hjit.trace.tracing.arrays.stacks import in_program, pixels, unknown
-from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_stage, is_tracer, python_bool, python_int
+from hjit.trace.tracing.arrays.tracer import (
+    Tracer,
+    as_tracer,
+    call,
+    from_known,
+    from_stage,
+    has_tracer,
+    is_tracer,
+    python_bool,
+    python_int,
+)
 from hjit.trace.tracing.frames import asks_class, is_users
-from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.recording.loops.rerolled import HALF
+from hjit.trace.tracing.recording.recorder import Recorder, current
 from hjit.trace.tracing.scalars.host import is_host
-from hjit.trace.tracing.scalars.induction import CannotReroll, as_traced
-from hjit.trace.tracing.scalars.size import Size
+from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, as_traced
+from hjit.trace.tracing.scalars.size import Size, size_poly
 
-MAX_PARTS = 4  # numbers of a key
 MORE_KEYS = 1024  # besides one for each pixel
+MAX_ITEMS = 16  # that one is made with by each iteration of a loop
 _FACTORIES = (int, float, bool)  # of defaultdicts
-_MIX, _SPREAD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)  # odd numbers of many bits
+_WHICH: Kind = (np.dtype(np.uint8), False)
 _HALF = np.uint64(32)
-Kind = tuple[np.dtype[Any], bool]  # of a number, see `kind_of`
-_INT, _WHICH = (np.dtype(np.int64), True), (np.dtype(np.uint8), False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +82,12 @@ class Entry:
 
     Attributes:
         keys: tuples of so many ints, or ints, of several kinds; a column says which, where there is more than one.
-        value: None of a set.
+        value: a number, or a tuple of numbers; None of a set.
     """
 
     made_as: Container
     keys: tuple[Item, ...]
-    value: Kind | None
+    value: Item | None
 
     def takes(self, other: Entry) -> Entry | None:
         """What a dict holds that also has keys of another kind; None: none does."""
@@ -95,8 +105,8 @@ class Entry:
     @property
     def kinds(self) -> Sequence[Kind]:
         """For each column its dtype, and whether it holds numbers of Python."""
-        keys = self.keys[0].kinds if len(self.keys) == 1 else (*[_INT] * len(self.keys[0].dtypes), _WHICH)
-        return (*keys, *(() if self.value is None else (self.value,)))
+        keys = self.keys[0].kinds if len(self.keys) == 1 else (*[INT] * len(self.keys[0].dtypes), _WHICH)
+        return (*keys, *(() if self.value is None else self.value.kinds))
 
     @property
     def dtypes(self) -> tuple[np.dtype[Any], ...]:
@@ -115,8 +125,7 @@ class Entry:
         keys = lists[0] if len(lists) == 1 else [lists[which][i] for i, which in enumerate(columns[n].tolist())]
         if self.value is None:
             return self.made_as.made(keys)
-        dtype, weak = self.value
-        return self.made_as.made(keys, Item(None, (dtype,), (weak,)).made(columns[-1:]))
+        return self.made_as.made(keys, self.value.made(columns[n + (len(lists) > 1) :]))
 
 
 class _Values(NumberList):
@@ -127,6 +136,22 @@ class _Values(NumberList):
         return no_dict(why)
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is known of where a key is.
+
+    Attributes:
+        of: the numbers of the key, where in the trace that was found, and the version of the table.
+        slot, at: where in the table it is, or would be; and its place.
+        is_there: has it a place for certain?
+    """
+
+    of: Any
+    slot: Any
+    at: Any
+    is_there: bool = False
+
+
 class NumberDict(StandIn):
     """A dict or a set that loops fill.
 
@@ -134,48 +159,68 @@ class NumberDict(StandIn):
         place: where the function makes it.
         entry: what it holds; None: nothing is known of that, and it is empty.
         is_inside: is it made by each iteration of a loop?
+        given: of one that is, what the last iteration, or call of a function in one, was given in its place.
     """
 
-    def __init__(self, place: tuple[str, str], made_as: Container, entry: Entry | None, is_inside: bool) -> None:
-        self.place, self.made_as, self.entry, self.is_inside = place, made_as, entry, is_inside
+    def __init__(self, place: tuple[str, str], entry: Entry | None, is_inside: bool, of: Container, begin: Any) -> None:
+        self.place, self.entry, self.is_inside, self.made_as, self.begin = place, entry, is_inside, of, begin
+        self.given = [self]
+        self.known = len(begin)
+        self.found: Found | None = None
         if entry is not None:
             self._allocate(entry)
 
     def _allocate(self, entry: Entry) -> None:
-        rec = current()
-        most = pixels(rec) + MORE_KEYS
+        rec, keys = current(), known_keys(self.begin)
+        assert keys is not None
+        most = pixels(rec) + (MORE_KEYS + self.known)
+        self.find_known = finder(keys) if self.known else None
+        self.places = most * 2
 
         def array(n: Any, dtype: Any, name: str) -> Tracer:
             sizes = () if n is None else (rec.size(n),)
             return from_stage(Const(0, np.dtype(dtype)), sizes, np.dtype(dtype), name=name)
 
-        self.places = most * 2
-        self.table = array(self.places, np.int32, "table")
+        self.table = array(self.places + 1, np.int32, "table")  # what the last element is does not matter
         self.parts = tuple(array(most + 1, np.int64, "keys") for _ in entry.keys[0].dtypes)
         self.which = array(most + 1, np.uint8, "kinds") if len(entry.keys) > 1 else None
         self.slots = array(most + 1, np.int32, "slots") if self.is_inside else None
-        self.values: Any = None
-        if entry.value is not None:
-            dtype, weak = entry.value
-            values = array(most + 1, dtype, "values")
-            self.values = _Values(values, None) if weak else values
+        self.columns = tuple(array(most + 1, d, "values") for d in (() if entry.value is None else entry.value.dtypes))
+        kinds = () if entry.value is None else entry.value.kinds
+        self.values = tuple(_Values(c, None) if weak else c for c, (_, weak) in zip(self.columns, kinds, strict=True))
         self.count = array(None, np.int64, "count")
+        if self.known:
+            for column, numbers in zip(self.parts, keys, strict=True):
+                column[1 : self.known + 1] = from_known(numbers)
+            self._begin_again()
 
-    def clear_all(self) -> None:
-        """Make it empty, as it is made anew."""
+    def _begin_again(self) -> None:
+        """Have it hold what it is made with."""
+        self.count[()] = self.known
+        if self.known and self.columns:
+            values = [x if type(x) is tuple else (x,) for x in self.begin.values()]
+            for column, numbers in zip(self.columns, zip(*values, strict=True), strict=True):
+                column[1 : self.known + 1] = from_known(np.array(numbers, column.dtype))
+
+    def made_again(self) -> NumberDict:
+        """What stands for the dict that an iteration makes, where no other one is used any more."""
         assert self.slots is not None
-        k, is_empty = (from_stage(Const(0, np.dtype(d)), (), np.dtype(d), name="k") for d in (np.int64, np.bool_))
+        k, is_done = (from_stage(Const(0, np.dtype(d)), (), np.dtype(d), name="k") for d in (np.int64, np.bool_))
         k[()] = self.count[()]
-        is_empty[()] = k[()] == 0
+        is_done[()] = k[()] == self.known
         slots = self.slots
 
         def remove() -> None:
             self.table[slots[k[()]]] = 0
             k[()] = k[()] - 1
-            is_empty[()] = k[()] == 0
+            is_done[()] = k[()] == self.known
 
-        forward.repeated(is_empty, self.places, remove)
-        self.count[()] = 0
+        forward.repeated(is_done, self.places, remove)
+        self._begin_again()
+        found: NumberDict = object.__new__(NumberDict)
+        vars(found).update(vars(self), found=None)
+        self.given[0] = found
+        return found
 
     # -- what dicts and sets have
 
@@ -186,11 +231,10 @@ class NumberDict(StandIn):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._check_is(dict)
-        kind = number_kind(value)
+        kind = numbers_of(value)
         if kind is None:
             raise no_dict("its values are no numbers")
-        at = self._insert(key, kind)
-        self.values[at] = as_traced(value)
+        self._set(self._insert(key, kind), value)
 
     def __getitem__(self, key: Any) -> Any:
         self._check_is(dict)
@@ -200,37 +244,37 @@ class NumberDict(StandIn):
             return self.setdefault(key, self.made_as.factory())
         if self.entry is None:
             raise self.refusal("it is empty")
-        at = self._find(key)
-        current().check(at == 0)
-        return self._value(at)
+        found = self._find(key)
+        if not found.is_there:
+            current().check(found.at == 0)
+            self.found = replace(found, is_there=True)
+        return self._value(found.at)
 
     def get(self, key: Any, *default: Any) -> Any:
         """A value, or another one where there is no such key."""
         self._check_is(dict)
         if self.entry is None:
             return default[0] if default else None
-        if len(default) != 1 or number_kind(default[0]) != self.entry.value:
-            raise self.refusal("its values are not all of one kind")
-        at = self._find(key)
-        return self._chosen(at == 0, default[0], self._value(at))
+        self._check_default(default)
+        found = self._find(key)
+        return self._chosen(found.at == 0, default[0], self._value(found.at))
 
     def setdefault(self, key: Any, *default: Any) -> Any:
         """A value, or where there is no such key one that it then has."""
         self._check_is(dict)
-        kind = number_kind(default[0]) if len(default) == 1 else None
-        if kind is None or (self.entry is not None and kind != self.entry.value):
-            raise self.refusal("its values are not all of one kind")
-        before = self._find(key) if self.entry is not None else 0
-        at = self._insert(key, kind)
-        value = self._chosen(before == 0, default[0], self._value(at))
-        self.values[at] = value
+        if self.entry is None:
+            self._insert(key, numbers_of(default[0]) if len(default) == 1 else None)
+        self._check_default(default)
+        before = self._find(key)
+        value = self._chosen(before.at == 0, default[0], self._value(before.at))
+        self._set(self._insert(key, numbers_of(default[0])), value)
         return value
 
     def has(self, key: Any) -> Any:
         """Is there such a key? A bool that is computed."""
         if self.entry is None:
             return False
-        return python_bool(self._find(key) != 0)
+        return python_bool(self._find(key).at != 0)
 
     @staticmethod
     def has_not(held: Any) -> Any:
@@ -245,6 +289,7 @@ class NumberDict(StandIn):
         """The number of keys; an int that is computed."""
         if self.entry is None:
             return 0
+        self._check_in_use()
         in_program()
         current().rerolled.small_ints.add(self.count.buffer.source())
         return python_int(self.count[()])
@@ -262,12 +307,12 @@ class NumberDict(StandIn):
         """What the function returns in its place."""
         if self.entry is None:
             return self.made_as.made((), ())
+        self._check_in_use()
         at = call(np.arange, self.parts[0].shape[0])
         flags = (at > 0) & (at <= self.count[()])
-        others = (self.which, self.values.array if type(self.values) is _Values else self.values)
-        all_of = (*self.parts, *(c for c in others if c is not None))
-        columns = [c.astype(d) for c, d in zip(all_of, self.entry.dtypes, strict=True)]
-        return GrownList(self.entry, columns, flags)  # type: ignore[arg-type]
+        which = () if self.which is None else (self.which,)
+        all_of = zip((*self.parts, *which, *self.columns), self.entry.dtypes, strict=True)
+        return GrownList(self.entry, [c.astype(d) for c, d in all_of], flags)  # type: ignore[arg-type]
 
     # -- how
 
@@ -275,27 +320,41 @@ class NumberDict(StandIn):
         if (self.made_as.cls is set) is not (cls is set):
             raise self.refusal(f"something of a {cls.__name__}")
 
-    def _insert(self, key: Any, kind: Kind | None) -> Any:
+    def _check_in_use(self) -> None:
+        """Raise where another one has taken its arrays."""
+        if self.given[0] is not self:
+            raise no_dict("it is used when another one has been made in its place")
+
+    def _check_default(self, default: tuple[Any, ...]) -> None:
+        assert self.entry is not None
+        parts = default[0] if default and type(default[0]) is tuple else default
+        is_large = any(type(x) is int and abs(x) > HALF for x in parts)
+        if len(default) != 1 or numbers_of(default[0]) != self.entry.value or is_large:
+            raise self.refusal("its values are not all of one kind")
+
+    def _insert(self, key: Any, kind: Item | None) -> Any:
         """Have it hold a key; gives its place."""
         item, parts = self._key(key)
         entry = Entry(self.made_as, (item,), kind)
         both = entry if self.entry is None else self.entry.takes(entry)
-        if both is None:
+        if both is None or (kind is None and self.made_as.cls is not set):
             raise no_dict("its items are not all of one kind")
         if both != self.entry:
             raise unknown(self.place, both, self.is_inside)
-        slot, at = self._searched(parts)
-        is_new = at == 0
-        count = self.count[()]
-        own = _scalar(call(np.where, is_new, count + 1, at))
-        self.table[slot] = own
+        found = self._searched(key, parts)
+        if found.is_there:
+            return found.at
+        is_new, count = found.at == 0, self.count[()]
+        own = _scalar(call(np.where, is_new, count + 1, found.at))
+        self.table[found.slot] = own
         for column, part in zip(self.parts, parts, strict=True):
             column[own] = part
         if self.which is not None:
             self.which[own] = call(np.where, is_new, both.keys.index(item), self.which[own]).astype(np.uint8)
         if self.slots is not None:
-            self.slots[own] = slot
+            self.slots[own] = found.slot
         self.count[()] = call(np.where, is_new, own, count)
+        self.found = Found(self._now(key), found.slot, own, is_there=True)
         return own
 
     @staticmethod
@@ -305,51 +364,89 @@ class NumberDict(StandIn):
             raise no_dict("a key is no int, or a tuple of others")
         return found
 
-    def _find(self, key: Any) -> Any:
-        """The place of a key; 0 where there is no such one."""
+    def _find(self, key: Any) -> Found:
+        """Where a key is; its place is 0 where there is no such one."""
         item, parts = self._key(key)
         assert self.entry is not None
         if item.container is not self.entry.keys[0].container or len(parts) != len(self.parts):
             raise no_dict("it is asked for keys of another kind")
-        return self._searched(parts)[1]
+        return self._searched(key, parts)
 
-    def _searched(self, parts: Sequence[Any]) -> tuple[Any, Any]:
+    def _now(self, key: Any) -> Any:
+        """What has to be the same for a key to be where it was found."""
+        numbers = tuple(map(_identity, key if type(key) is tuple else (key,)))
+        return numbers, path_of(current()), self.table.buffer.version
+
+    def _searched(self, key: Any, parts: Sequence[Any]) -> Found:
         """Where in the table a key is, or would be; and its place."""
+        self._check_in_use()
         in_program()
-        size = current().size(self.places)
+        now = self._now(key)
+        if self.found is not None and self.found.of == now:
+            return self.found
+        parts, size = [*map(_scalar, parts)], current().size(self.places)
         bits = mixed([part.astype(np.uint64) for part in parts]) >> _HALF
         begin = ((bits * size) >> _HALF).astype(np.int64)
-        slot, at, is_there = (
+        slot, at, is_done = (
             from_stage(Const(0, np.dtype(d)), (), np.dtype(d), name=n)
-            for n, d in (("slot", np.int64), ("at", np.int64), ("is_there", np.bool_))
+            for n, d in (("slot", np.int64), ("at", np.int64), ("is_done", np.bool_))
         )
         slot[()] = begin - 1
+        if self.find_known is not None:
+            known = _scalar(self.find_known(parts))
+            at[()] = known
+            is_done[()] = known != 0
+            slot[()] = call(np.where, known != 0, size, slot[()])
 
         def probe() -> None:
             following = slot[()] + 1
             slot[()] = call(np.where, following == size, 0, following)
             at[()] = self.table[slot[()]].astype(np.int64)
-            held = at[()] == 0
-            same = True
+            same: Any = True
             for column, part in zip(self.parts, parts, strict=True):
                 same = same & (column[at[()]] == part)
-            is_there[()] = held | same
+            is_done[()] = (at[()] == 0) | same
 
-        forward.repeated(is_there, self.places + 1, probe)
-        return _scalar(slot[()]), _scalar(at[()])
+        forward.repeated(is_done, self.places + 1, probe)
+        self.found = Found(self._now(key), _scalar(slot[()]), _scalar(at[()]))
+        return self.found
 
     def _value(self, at: Any) -> Any:
-        if type(self.values) is _Values:
-            return self.values[at]
-        return _scalar(self.values[at])
+        assert self.entry is not None
+        assert self.entry.value is not None
+        numbers = []
+        for column, kind in zip(self.columns, self.entry.value.kinds, strict=True):
+            own = _scalar(column[python_int(at)])
+            own.weak = kind[1]
+            if kind == INT:
+                current().rerolled.small_ints.update((column.buffer.source(), own.buffer.source()))
+            numbers.append(own)
+        return tuple(numbers) if self.entry.value.container is tuple else numbers[0]
+
+    def _set(self, at: Any, value: Any) -> None:
+        assert self.entry is not None
+        assert self.entry.value is not None
+        numbers = value if type(value) is tuple else (value,)
+        for values, number, weak in zip(self.values, numbers, self.entry.value.are_python, strict=True):
+            own = as_traced(number)
+            if type(own) is Size or is_host(own):
+                own = _scalar(as_tracer(own))
+                own.weak = weak
+            values[python_int(at)] = own
 
     def _chosen(self, condition: Any, yes: Any, no: Any) -> Any:
         assert self.entry is not None
         assert self.entry.value is not None
-        dtype, weak = self.entry.value
+        if self.entry.value.container is tuple:
+            return tuple(self._one(condition, a, b, k) for a, b, k in zip(yes, no, self.entry.value.kinds, strict=True))
+        return self._one(condition, yes, no, self.entry.value.kinds[0])
+
+    @staticmethod
+    def _one(condition: Any, yes: Any, no: Any, kind: Kind) -> Any:
+        dtype, weak = kind
         found = _scalar(call(np.where, condition, as_tracer(as_traced(yes)).astype(dtype), no).astype(dtype))
         found.weak = weak
-        if weak and dtype.kind == "i":
+        if kind == INT:
             current().rerolled.small_ints.add(found.buffer.source())
         return found
 
@@ -377,32 +474,18 @@ def no_dict(why: str) -> CannotReroll:
     return CannotReroll(refused_site(), f"a dict or a set that it fills: {why}", stacking=False)
 
 
-def number_kind(x: Any) -> Kind | None:
-    """The kind of a number, also of one that is known; None of anything else."""
-    if type(x) is Size:
-        return np.dtype(int), True
-    if is_host(x):
-        return kind_of(x.value)
-    return kind_of(x)
+def path_of(rec: Recorder) -> Any:
+    """The path through the iterations of the loops around that is traced now."""
+    return tuple((id(loop), loop.serial, len(loop.paths)) for loop in rec.loops)
 
 
-def mixed(parts: Sequence[Any]) -> Any:
-    """A number whose first bits depend on all bits of the numbers of a key; all are uint64, traced or not."""
-    found = parts[0]
-    for part in parts[1:]:
-        found = found * _SPREAD + part
-    return found * _MIX
-
-
-def key_of(key: Any) -> tuple[Item, list[Any]] | None:
-    """The kinds of the numbers of a key, and these as int64; None: it is neither an int nor a tuple of a few ints."""
-    numbers = key if type(key) is tuple else (key,)
-    kinds = [number_kind(x) for x in numbers]
-    known = [k for k in kinds if k is not None and k[0].kind in "biu" and k[0] != np.uint64]
-    if not 0 < len(numbers) <= MAX_PARTS or len(known) < len(kinds):
-        return None
-    item = Item(tuple if type(key) is tuple else None, tuple(k[0] for k in known), tuple(k[1] for k in known))
-    return item, [_scalar(as_tracer(as_traced(x)).astype(np.int64)) for x in numbers]
+def _identity(x: Any) -> Any:
+    """What tells numbers of keys that are the same on one path, as far as that is known."""
+    if is_tracer(x):
+        return Tracer, x.load()
+    if type(x) in (InductionVariable, Size):
+        return type(x), size_poly(x) if type(x) is Size else (id(x.loop), x.poly)
+    return type(x), x.k if is_host(x) else x
 
 
 def _scalar(x: Any) -> Any:
@@ -411,20 +494,48 @@ def _scalar(x: Any) -> Any:
 
 
 def dict_of(x: Any, place: tuple[str, str]) -> Any:
-    """An empty dict or set that the function has just made, as arrays; another one as it is.
+    """A dict or a set that the function has just made, as arrays; one that holds other things as it is.
 
     Raises:
         CannotReroll: what it holds was not known when the loop around began.
     """
     rec, made_as = current(), Container.of(x)
-    if made_as is None or x:
+    if made_as is None or (made_as.cls is set and len(x) > 1):  # the order of others is not that of what is inserted
         return x
-    entry = {s.place: s.item for s in rec.attempt.stacks}.get(place)
+    noted = {s.place: s.item for s in rec.attempt.stacks}.get(place)
+    own = _entry(x, made_as) if x else None
+    if x and own is None:
+        return x
+    entry = own if noted is None else noted if own is None else noted.takes(own)
+    if entry is None and own is not None:
+        raise no_dict("its items are not all of one kind")
     if not rec.loops or entry is None:
-        return NumberDict(place, made_as, entry, is_inside=bool(rec.loops))
+        return NumberDict(place, entry, bool(rec.loops), made_as, x)
+    if len(x) > MAX_ITEMS:
+        return x
     known: NumberDict | None = rec.rerolled.stacks.get(place)
-    if known is None:
+    if known is None or known.entry != entry:
         raise unknown(place, entry, is_inside=True)
     in_program()
-    known.clear_all()
-    return known
+    found = known.made_again()
+    for key in x:
+        if made_as.cls is set:
+            found.add(key)
+        else:
+            found[key] = x[key]
+    return found
+
+
+def _entry(x: Any, made_as: Container) -> Entry | None:
+    """What a dict or a set holds; None of other things than known numbers of one kind each."""
+    keys = known_keys(x)
+    if keys is None or finder(keys) is None:
+        return None
+    values = [] if made_as.cls is set else [*x.values()]
+    if any(has_tracer(v) or is_host(v) for v in values) or any(type(v) is int and abs(v) > HALF for v in values):
+        return None
+    items, kinds = {numbers_of(k) for k in x}, {numbers_of(v) for v in values} or {None}
+    if len(items) > 1 or len(kinds) > 1 or (None in kinds and made_as.cls is not set):
+        return None
+    item = items.pop()
+    return None if item is None else Entry(made_as, (item,), kinds.pop())

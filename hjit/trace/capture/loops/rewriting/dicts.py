@@ -22,6 +22,7 @@ from hjit.trace.capture.loops.rewriting.syntax import (
     set_by,
     walk,
 )
+from hjit.trace.tracing.arrays.dict_keys import has_computed
 from hjit.trace.tracing.arrays.number_dicts import NumberDict, dict_of
 from hjit.trace.tracing.recording.recorder import current, tracing
 
@@ -31,21 +32,28 @@ MAX_ITEMS = 16  # that one is made of
 
 
 def filled(x: Any, name: str, *items: Any) -> Any:
-    """An empty dict or set with some items, or with some keys; as arrays, while a function is traced.
+    """A new dict or set; as arrays, while a function is traced.
 
     Args:
-        x: or what it is, where a display makes it.
+        x: or of a display what it is, and what is in it.
     """
-    x = {} if x == "dict" else set() if x == "set" else x
+    if type(x) is type:  # `set`, or what else has that name, of a list of these
+        x = "set" if x is set else x([*items])
+    place = sys._getframe(1).f_code.co_filename, name
     is_traced = tracing() and current().attempt.stacks_items and current().options.run_loops is not None
-    found = dict_of(x, (sys._getframe(1).f_code.co_filename, name)) if is_traced else x
+    if x not in ("dict", "set"):
+        return dict_of(x, place) if is_traced else x
+    found: Any = {} if x == "dict" else set()
+    is_known = not any(map(has_computed, items))
+    if is_traced and not is_known:
+        found = dict_of(found, place)
     for item in items:
-        if isinstance(x, set):
+        if x == "set":
             found.add(item)
         else:
             key, value = item
             found[key] = value
-    return found
+    return dict_of(found, place) if is_traced and is_known else found
 
 
 def contains(x: Any, key: Any, outcome: bool) -> Any:
@@ -140,14 +148,10 @@ def _is_new(e: ast.expr) -> bool:
             return len(keys) <= MAX_ITEMS and None not in keys
         case ast.Set(elts=elts):
             return _is_set_of_few(elts)
-        case ast.Call(func=ast.Name(id=cls) | ast.Attribute(attr=cls), args=args, keywords=[]) if cls in _MAKING:
-            match args:
-                case []:
-                    return True
-                case [ast.List(elts=elts) | ast.Tuple(elts=elts) | ast.Set(elts=elts)] if cls == "set":
-                    return _is_set_of_few(elts)
-                case [ast.Name(id="int" | "float" | "bool")]:
-                    return cls == "defaultdict"
+        case ast.DictComp() | ast.Call(func=ast.Attribute(value=ast.Name(id="dict"), attr="fromkeys")):
+            return True
+        case ast.Call(func=ast.Name(id=cls) | ast.Attribute(attr=cls)):
+            return cls in _MAKING
     return False
 
 
@@ -164,8 +168,8 @@ def _filled(e: ast.expr, place: str) -> ast.expr:
             return call_of(FILLED, ast.Constant("dict"), ast.Constant(place), *items)
         case ast.Set(elts=elts):
             return call_of(FILLED, ast.Constant("set"), ast.Constant(place), *elts)
-        case ast.Call(func=ast.Name(id="set") as f, args=[ast.List() | ast.Tuple() | ast.Set() as given]):
-            return call_of(FILLED, ast.Call(f, [], []), ast.Constant(place), *given.elts)
+        case ast.Call(func=ast.Name(id="set") as f, args=[ast.List(elts=elts)], keywords=[]) if _is_set_of_few(elts):
+            return call_of(FILLED, f, ast.Constant(place), *elts)
     return call_of(FILLED, e, ast.Constant(place))
 
 
