@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,13 +17,15 @@ from tests.trace.test_dicts_in_loops import alike
 
 Array = np.ndarray[Any, Any]
 BEGINS = {
-    "d": ("{}", "dict()", "{0: 0}", "{1: 2, 2: 3}", "collections.defaultdict(int)", "collections.Counter()"),
+    "d": ("{}", "dict()", "{0: 0}", "{1: 2, 200: 3}", "collections.defaultdict(int)", "collections.Counter()",
+          "dict.fromkeys(range(40), 0)", "{k * 1000: 1 for k in range(200)}", "collections.Counter([1, 2, 2])"),
     "f": ("{}", "{0: 0.5}", "collections.defaultdict(float)"),
     "s": ("set()", "{1}", "set([3])"),
     "p": ("set()", "{(0, 0)}"),
-    "q": ("{}", "{(0, 1): 1}"),
+    "q": ("{}", "{(0, 1): 1}", "{(k, k % 3): k for k in range(20)}"),
+    "v": ("{}", "{0: (1, 2)}"),
     "t": ("{k: 3 * k for k in range(256)}", "{0: 1, 5: 2, 10**6: 3}", "{k * 1000: k % 3 > 0 for k in range(60)}"),
-}
+}  # fmt: skip
 KEYS = ("int(a[y, x])", "a[y, x]", "int(a[y, x]) % 5", "x", "y * 3 - x", "k", "a[y, x] // 16", "int(a[y, x]) * 1000")
 OTHER_USES = (
     "d.pop({key}, None)", "s.discard({key})", "w = d", "k += len(s)", "d = dict(d)", "k += sum(d.values())", "del d[{key}]",
@@ -71,6 +74,13 @@ class Dicts:
             case "f":
                 key = self.key(name)
                 return [r.choice((f"f[{key}] = f.get({key}, 0.25) + float(a[y, x]) / 3", f"f[{key}] = k * 0.5"))]
+            case "v":
+                key = self.key(name)
+                return r.choice((
+                    [f"n, z = v.get({key}, (0, 0))", f"v[{key}] = n + 1, z + x"],
+                    [f"if {key} in v:", f"    n, z = v[{key}]", f"    v[{key}] = min(n, x), max(z, y)",
+                     "else:", f"    v[{key}] = x, y"],
+                ))  # fmt: skip
             case "s" | "p":
                 return [f"{name}.add({self.key(name)})"]
             case "t":
@@ -88,7 +98,13 @@ class Dicts:
 
     def source(self) -> str:
         r = self.r
-        lines = ["import collections", "def f(a):", "    h, w = a.shape", "    k = 0", "    out = np.zeros(a.shape)"]
+        lines = [
+            "import collections",
+            "def f(a):",
+            "    h, w = a.shape",
+            "    k = n = z = 0",
+            "    out = np.zeros(a.shape)",
+        ]
         begins = [f"{m} = {r.choice(BEGINS[m])}" for m in self.names]
         inside = [begins.pop()] if r.random() < 0.2 else []
         lines += [f"    {s}" for s in begins + inside]
@@ -99,8 +115,12 @@ class Dicts:
         lines.append(f"        for x in {r.choice(('range(w)', 'range(1, w)', 'range(w - 1, -1, -1)'))}:")
         for _ in range(r.randint(1, 3)):
             lines += ["            " + line for line in self.statement()]
-        after = r.choice(("", "", "k = sorted(d.items())[:3]", "k = [v for v in s]", "k = max(d, key=d.get, default=0)"))
-        own = [m for m in self.names if m != "t"]
+        after = r.choice(
+            ("", "", "k = sorted(d.items())[:3]", "k = [v for v in s]", "k = max(d, key=d.get, default=0)")
+        )
+        used = "\n".join(lines[5 + len(self.names) - len(inside) :])
+        own = [m for m in self.names if m != "t" and re.search(rf"\b{m}(\[|\.[as])", used)]
+        own = [m for m in own if not inside or not inside[0].startswith(m) or r.random() < 0.3]
         if after and after[after.index("(") + 1 if "(" in after else -2] in own:
             lines.append(f"    {after}")
         return "\n".join([*lines, f"    return k, out, {', '.join([*own, 'len(out)'])}"])

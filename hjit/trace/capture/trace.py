@@ -489,6 +489,8 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
         if found is None:
             raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
         return Result("compacted", found.rows, value=found)
+    if t is NumberDict and x.entry is None:
+        return PyTree(x.made_as, (), None if x.made_as.cls is set else ())
     if t in (NumberList, NumberStack, NumberDict):
         return _result(x.result(), rec, shared, made)
     if t is GrownList:
@@ -504,8 +506,8 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
         )
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
         return PyTree(t, tuple(_result(y, rec, shared, made) for y in x), caller_path=rec.caller.path_of(x))
-    if t is set and not x:  # the order of others is that in which they were made
-        return PyTree(set, ())
+    if t is set and len(x) < 2:  # the order of others is that in which they were inserted
+        return PyTree(set, tuple(_result(y, rec, shared, made) for y in x))
     if t in (dict, OrderedDict):
         items = tuple(_result(y, rec, shared, made) for y in x.values())
         return PyTree(t, items, tuple(x), rec.caller.path_of(x))

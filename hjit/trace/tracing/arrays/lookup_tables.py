@@ -58,6 +58,8 @@ class LookupTable(StandIn):
 
     def get(self, key: Any, *default: Any) -> Any:
         """A value, or another one where there is no such key."""
+        if not self.plain:
+            return default[0] if default else None
         at = self._place(key)
         if at is None:
             return self.plain.get(key, *default)
@@ -68,6 +70,8 @@ class LookupTable(StandIn):
 
     def has(self, key: Any) -> Any:
         """Is there such a key? A bool that may be computed."""
+        if not self.plain:
+            return False
         at = self._place(key)
         return key in self.plain if at is None else python_bool(at != 0)
 
@@ -106,14 +110,14 @@ def _contents(x: Any) -> list[Any]:
 
 def lookup_table(x: Any) -> LookupTable | None:
     """A dict or a set as arrays; None of one with other keys."""
-    if type(x) not in (*_DICTS, *_SETS) or not 0 < len(x) <= MAX_KEYS:
+    if type(x) not in (*_DICTS, *_SETS) or len(x) > MAX_KEYS:
         return None
     keys = known_keys(x)
-    find = finder(keys) if keys else None
+    find = None if keys is None else finder(keys)
     if keys is None or find is None:
         return None
-    found = LookupTable(x, find, type(next(iter(x))) is tuple, len(keys))
-    if type(x) in _SETS:
+    found = LookupTable(x, find, type(next(iter(x), 0)) is tuple, len(keys))
+    if type(x) in _SETS or not x:
         return found
     values = [*x.values()]
     kinds = {None if is_tracer(v) else kind_of(v) for v in values}

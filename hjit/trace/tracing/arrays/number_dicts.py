@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,8 +66,13 @@ class Container:
             return cls(defaultdict, x.default_factory) if x.default_factory in (*_FACTORIES, None) else None
         return cls(type(x)) if type(x) in (dict, set, Counter, OrderedDict) else None
 
+    def __call__(self, items: Iterable[Any]) -> Any:
+        """One with these items, which of a set are keys."""
+        rows = [*items]
+        return self.made(rows) if self.cls is set else self.made([k for k, _ in rows], [v for _, v in rows])
+
     def made(self, keys: Sequence[Any], values: Sequence[Any] | None = None) -> Any:
-        """One with these items."""
+        """One with these keys, and values."""
         if self.cls is set:
             return set(keys)
         items = zip(keys, values or (), strict=True)
@@ -305,8 +310,7 @@ class NumberDict(StandIn):
 
     def result(self) -> Any:
         """What the function returns in its place."""
-        if self.entry is None:
-            return self.made_as.made((), ())
+        assert self.entry is not None
         self._check_in_use()
         at = call(np.arange, self.parts[0].shape[0])
         flags = (at > 0) & (at <= self.count[()])
