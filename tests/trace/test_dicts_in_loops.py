@@ -304,6 +304,16 @@ def by_sets(a: Array) -> Any:
     return out, last
 
 
+def by_lists(a: Array) -> Any:
+    some, out, n = [3, 5, 7], np.zeros(a.shape, np.int64), 0
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            out[y, x] = some[x % 3]
+            if a[y, x] in some or a[y, x] in (1, 9):
+                n += 1
+    return out, n
+
+
 def by_what_a_loop_filled(a: Array) -> Any:
     lut, out = {}, np.zeros(a.shape, np.int64)
     for k in range(256):
@@ -314,7 +324,10 @@ def by_what_a_loop_filled(a: Array) -> Any:
     return out
 
 
-@pytest.mark.parametrize("f", [by_dense, by_sparse, by_pairs, by_sets, by_what_a_loop_filled], ids=lambda f: f.__name__)
+READ = (by_dense, by_sparse, by_pairs, by_sets, by_lists, by_what_a_loop_filled)
+
+
+@pytest.mark.parametrize("f", READ, ids=lambda f: f.__name__)
 def test_loops_that_read_dicts_and_sets(f: Callable[..., Any]) -> None:
     pipe = compiled(f)
     for a in (image(40, 33), image(40, 33, most=9), image(37, 41).astype(np.int32)):

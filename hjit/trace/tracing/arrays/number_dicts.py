@@ -18,6 +18,7 @@ import numpy as np
 
 from hjit.errors import InherentError
 from hjit.trace.ir.expressions import Const
+from hjit.trace.ir.poly import poly
 from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.dict_keys import INT, Kind, finder, key_of, known_keys, mixed, numbers_of
 from hjit.trace.tracing.arrays.grown import Array, GrownList, Item, StandIn, refused_site
@@ -348,16 +349,20 @@ class NumberDict(StandIn):
         found = self._searched(key, parts)
         if found.is_there:
             return found.at
-        is_new, count = found.at == 0, self.count[()]
-        own = _scalar(call(np.where, is_new, count + 1, found.at))
-        self.table[found.slot] = own
-        for column, part in zip(self.parts, parts, strict=True):
-            column[own] = part
-        if self.which is not None:
-            self.which[own] = call(np.where, is_new, both.keys.index(item), self.which[own]).astype(np.uint8)
-        if self.slots is not None:
-            self.slots[own] = found.slot
-        self.count[()] = call(np.where, is_new, own, count)
+        own = _scalar(call(np.where, found.at == 0, self.count[()] + 1, found.at))
+        is_there = from_stage((found.at != 0).load(), (), np.dtype(bool), name="is_there")
+
+        def insert() -> None:
+            self.table[found.slot] = own
+            for column, part in zip(self.parts, parts, strict=True):
+                column[own] = part
+            if self.which is not None:
+                self.which[own] = both.keys.index(item)
+            if self.slots is not None:
+                self.slots[own] = found.slot
+            self.count[()] = own
+
+        forward.repeated(is_there, poly(1), insert)
         self.found = Found(self._now(key), found.slot, own, is_there=True)
         return own
 

@@ -117,6 +117,11 @@ class NumberList(StandIn):
             current().rerolled.small_ints.add(self.array.buffer.source())
         return python_number(self.array[(*self.at, key)])
 
+    def __contains__(self, x: Any) -> bool:
+        if self.plain is None:
+            raise self.refusal("in")
+        return x in self.plain
+
     def _check_unchanged(self) -> None:
         if self.read is not None and not self.read.holds:
             raise self.refusal("it changes while it is read")
