@@ -361,6 +361,7 @@ class NumberDict(StandIn):
             if self.slots is not None:
                 self.slots[own] = found.slot
             self.count[()] = own
+            is_there[()] = True
 
         forward.repeated(is_there, poly(1), insert)
         self.found = Found(self._now(key), found.slot, own, is_there=True)
