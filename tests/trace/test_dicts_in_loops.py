@@ -187,6 +187,17 @@ def boxes(a: Array) -> Any:
     return box, sums
 
 
+def summed(a: Array) -> Any:
+    fine = a * 0.3
+    sums, totals, floats = {}, defaultdict(float), defaultdict(float)
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            sums[a[y, x] // 8] = sums.get(a[y, x] // 8, 0) + fine[y, x]
+            totals[int(a[y, x]) % 7, y % 2] += fine[y, x]
+            floats[x] += float(a[y, x])
+    return sums, totals, floats
+
+
 def modes(a: Array) -> Any:
     out = np.zeros_like(a)
     for y in range(1, a.shape[0] - 1):
@@ -240,6 +251,7 @@ FILLED = (
     keys_of_two_kinds,
     joined,
     boxes,
+    summed,
     modes,
     first_twice,
     with_numbers_of_the_call,
@@ -443,6 +455,17 @@ def of_two_kinds(a: Array) -> Any:
     return d
 
 
+def of_two_kinds_by_default(a: Array) -> Any:
+    d = defaultdict(int)
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            if a[y, x] > 100:
+                d[int(a[y, x]) % 50] += 1
+            else:
+                d[int(a[y, x]) % 50] += np.int64(a[y, x])
+    return d
+
+
 def removed(a: Array) -> Any:
     s = set()
     for y in range(a.shape[0]):
@@ -504,7 +527,17 @@ def of_one_that_was_before(a: Array, d: Any = None) -> Any:
     return dict(given)
 
 
-OTHERS = (too_many, of_two_kinds, removed, of_lists, large_ints, of_floats, two_at_once, of_one_that_was_before)
+OTHERS = (
+    too_many,
+    of_two_kinds,
+    of_two_kinds_by_default,
+    removed,
+    of_lists,
+    large_ints,
+    of_floats,
+    two_at_once,
+    of_one_that_was_before,
+)
 
 
 @pytest.mark.parametrize("f", OTHERS, ids=lambda f: f.__name__)

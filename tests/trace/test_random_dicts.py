@@ -70,10 +70,12 @@ class Dicts:
                     [f"if {key} not in {name}:", f"    {name}[{key}] = len({name})", f"out[y, x] = {name}[{key}]"],
                     [f"k = {name}.setdefault({key}, len({name}))"],
                     [f"{name}[{key}] = {self.number()}"],
+                    [f"{name}[{key}] += {self.number()}"],
                 ))  # fmt: skip
             case "f":
                 key = self.key(name)
-                return [r.choice((f"f[{key}] = f.get({key}, 0.25) + float(a[y, x]) / 3", f"f[{key}] = k * 0.5"))]
+                return [r.choice((f"f[{key}] = f.get({key}, 0.25) + float(a[y, x]) / 3", f"f[{key}] = k * 0.5",
+                                  f"f[{key}] = f.get({key}, 0) + a[y, x] * 0.5", f"f[{key}] += a[y, x] / 4"))]  # fmt: skip
             case "v":
                 key = self.key(name)
                 return r.choice((

@@ -51,6 +51,7 @@ from hjit.trace.capture.loops.bytecode import (
     LEAVES,
     ONCE,
     OTHERWISE,
+    PLUS,
     SORT,
     STACKED,
     TRUTH,
@@ -501,7 +502,7 @@ _REPLACED: dict[Any, Any] = {**replaced(), **builtin_calls.REPLACED, **effects.r
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update({"__import__": _import, LEAVES: leaves, WHILE: while_, APPEND: appends.append, SORT: hoisting.sort})
 _BUILTINS.update({INDEXED: indexing.indexed, STACKED: stacks.stacked})
-_BUILTINS.update({FILLED: dicts.filled, CONTAINS: dicts.contains})
+_BUILTINS.update({FILLED: dicts.filled, CONTAINS: dicts.contains, PLUS: dicts.plus})
 _BUILTINS.update({CHOOSES: choices.chooses, CHOOSE: choices.choose, BOTH: choices.both, EITHER: choices.either})
 _BUILTINS.update({BEGIN: branches.begin, TRUTH: branches.truth, JOINED: branches.joined})
 _BUILTINS.update({ONCE: branches.once, OTHERWISE: branches.otherwise, UNSET: branches.unset})

@@ -33,12 +33,12 @@ _ALLOWED = frozenset(
 # and, or; a condition; what is done where it holds, and where not.
 LEAVES, WHILE, APPEND, SORT = "__hjit_leaves__", "__hjit_while__", "__hjit_append__", "__hjit_sort__"
 INDEXED, STACKED = "__hjit_indexed__", "__hjit_stacked__"
-FILLED, CONTAINS = "__hjit_filled__", "__hjit_contains__"
+FILLED, CONTAINS, PLUS = "__hjit_filled__", "__hjit_contains__", "__hjit_plus__"
 CHOOSES, CHOOSE, BOTH, EITHER = "__hjit_chooses__", "__hjit_choose__", "__hjit_both__", "__hjit_either__"
 BEGIN, TRUTH, JOINED = "__hjit_begin__", "__hjit_truth__", "__hjit_joined__"
 ONCE, OTHERWISE, UNSET = "__hjit_once__", "__hjit_otherwise__", "__hjit_unset__"
 OWN = frozenset((LEAVES, WHILE, APPEND, SORT, INDEXED, STACKED, CHOOSES, CHOOSE, BOTH, EITHER))
-OWN |= {FILLED, CONTAINS, BEGIN, TRUTH, JOINED, ONCE, OTHERWISE, UNSET}
+OWN |= {FILLED, CONTAINS, PLUS, BEGIN, TRUTH, JOINED, ONCE, OTHERWISE, UNSET}
 ITERABLES = frozenset(("range", "enumerate", "zip"))  # what makes the elements that a loop is traced over as one
 _JUMPS = frozenset("JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT".split())
 _ENDS = frozenset("RETURN_VALUE RETURN_CONST RAISE_VARARGS RERAISE".split())

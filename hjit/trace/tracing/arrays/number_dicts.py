@@ -265,6 +265,22 @@ class NumberDict(StandIn):
         found = self._find(key)
         return self._chosen(found.at == 0, default[0], self._value(found.at))
 
+    def plus(self, key: Any, y: Any, *default: Any) -> Any:
+        """A value and a number, or where there is no such key a default and the number."""
+        self._check_is(dict)
+        if not default and self.made_as.cls is not Counter and self.made_as.factory is None:
+            return self[key] + y
+        first = default[0] if default else self.made_as.factory() if self.made_as.factory else 0
+        if self.entry is None:
+            return first + y
+        if numbers_of(first) == self.entry.value:
+            return self.get(key, first) + y
+        found = self._find(key)
+        new, more = first + y, self._value(found.at) + y
+        if numbers_of(new) != self.entry.value or numbers_of(more) != self.entry.value:
+            raise self.refusal("its values are not all of one kind")
+        return self._chosen(found.at == 0, new, more)
+
     def setdefault(self, key: Any, *default: Any) -> Any:
         """A value, or where there is no such key one that it then has."""
         self._check_is(dict)

@@ -1,8 +1,8 @@
 """Dicts and sets that loops fill, written so that they may be arrays while the function is traced.
 
-``sizes = {}`` is ``sizes = filled("dict", "sizes:7")``, ``seen = {p}`` is ``seen = filled("set", "seen:8", p)``, and
-``k in sizes`` is ``contains(sizes, k, True)``, where a loop may insert keys, and no other name is given to it; see
-`hjit.trace.tracing.arrays.number_dicts`.
+``sizes = {}`` is ``sizes = filled("dict", "sizes:7")``, ``seen = {p}`` is ``seen = filled("set", "seen:8", p)``,
+``k in sizes`` is ``contains(sizes, k, True)``, and ``sizes.get(k, 0) + x`` is ``plus(sizes, k, x, 0)``, where loops may
+insert keys, and no other name is given to it; see `hjit.trace.tracing.arrays.number_dicts`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hjit.trace.capture.loops.bytecode import CONTAINS, FILLED
+from hjit.trace.capture.loops.bytecode import CONTAINS, FILLED, PLUS
 from hjit.trace.capture.loops.rewriting.syntax import (
     SCOPES,
+    assign,
     call_of,
+    load,
     mentions,
     placed,
     set_by,
@@ -64,6 +66,13 @@ def contains(x: Any, key: Any, outcome: bool) -> Any:
     return held if outcome else x.has_not(held)
 
 
+def plus(x: Any, key: Any, y: Any, *default: Any) -> Any:
+    """``x.get(key, default) + y``, or ``x[key] + y``, which may be numbers of other kinds than `default`."""
+    if type(x) is NumberDict:
+        return x.plus(key, y, *default)
+    return (x.get(key, *default) if default else x[key]) + y
+
+
 # -- the functions
 
 _MAKING = frozenset(("dict", "set", "OrderedDict", "Counter", "defaultdict"))
@@ -86,23 +95,29 @@ class Dicts:
             makes = [pair for x in walk(*body) for pair in _made(x) if pair[0].id == name]
             if not makes or not _has_one_name(body, name, makes):
                 continue
-            for _, s, at in makes:
-                value = s[at] if isinstance(s, list) else getattr(s, at)
+            values = [s[at] if isinstance(s, list) else getattr(s, at) for _, s, at in makes]
+            asking = _Asking(name, all(map(_has_defaults, values)))
+            for (_, s, at), value in zip(makes, values, strict=True):
                 new = placed(_filled(value, f"{name}:{value.lineno}"), value)
                 if isinstance(s, list):
                     s[at] = new
                 else:
                     setattr(s, at, new)
                 self.count += 1
-            _Containing(name).visit(ast.Module(list(body), []))
+            body = asking.visit(ast.Module(list(body), [])).body
         return list(body)
 
 
-class _Containing(ast.NodeTransformer):
-    """Has a function ask for keys by calls."""
+class _Asking(ast.NodeTransformer):
+    """Has a function ask for keys by calls.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    Attributes:
+        has_defaults: has the dict values for missing keys?
+    """
+
+    def __init__(self, name: str, has_defaults: bool) -> None:
+        self.name, self.has_defaults = name, has_defaults
+        self.count = 0
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         """One of ``in`` or ``not in``."""
@@ -112,6 +127,44 @@ class _Containing(ast.NodeTransformer):
                 self.generic_visit(call)
                 return placed(call, node)  # type: ignore[no-any-return]
         return self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """``d.get(k, 0) + y``."""
+        match node:
+            case ast.BinOp(
+                left=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=self.name), attr="get"),
+                    args=[key, ast.Constant() as default],
+                    keywords=[],
+                ),
+                op=ast.Add(),
+                right=y,
+            ):
+                call = call_of(PLUS, self.name, key, y, default)
+                self.generic_visit(call)
+                return placed(call, node)  # type: ignore[no-any-return]
+        return self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        """``d[k] += y`` of a dict that has values for missing keys."""
+        match node:
+            case ast.AugAssign(
+                target=ast.Subscript(value=ast.Name(id=self.name), slice=key), op=ast.Add(), value=y
+            ) if self.has_defaults:
+                self.count += 1
+                at = f".key{self.count}.{self.name}"
+                call = call_of(PLUS, self.name, load(at), y)
+                self.generic_visit(call)
+                target = ast.Subscript(load(self.name), load(at), ast.Store())
+                return [placed(assign(at, key), node), placed(ast.Assign([target], call), node)]
+        return self.generic_visit(node)
+
+
+def _has_defaults(e: ast.expr) -> bool:
+    match e:
+        case ast.Call(func=ast.Name(id=cls) | ast.Attribute(attr=cls)):
+            return cls in ("defaultdict", "Counter")
+    return False
 
 
 def _asked(body: Sequence[ast.stmt]) -> set[str]:
@@ -193,7 +246,7 @@ def _has_one_name(body: Sequence[ast.stmt], name: str, makes: Sequence[_Made]) -
                 own.add(id(base))
             case ast.Call(func=ast.Name(), args=args):
                 own |= set(map(id, args))
-            case ast.For(iter=ast.Name() as base):
+            case ast.For(iter=ast.Name() as base) | ast.comprehension(iter=ast.Name() as base):
                 own.add(id(base))
             case ast.Return(value=value):
                 own |= set(map(id, _parts(value)))
