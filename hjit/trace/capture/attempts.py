@@ -226,7 +226,7 @@ class Attempts:
             self.update(growing=(), grows=False)
 
     def _stack(self, found: Any) -> None:
-        """Have a loop take items from a list that is arrays; where it cannot be, none is."""
+        """Have a loop use a list, a dict or a set that is arrays; where it cannot be, none is."""
         if isinstance(found, Stacking) and found not in self.next.stacks:
             self.update(stacks=(*(s for s in self.next.stacks if s.place != found.place), found))
         else:

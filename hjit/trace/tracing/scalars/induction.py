@@ -39,7 +39,8 @@ class CannotReroll(BaseException):
         growing: or where a list is one that loops fill, a `Growing` of `hjit.trace.tracing.recording.state.attempt`; or
             where none is: True if a short loop around may be the reason.
         indexing: or with lists as they are, see `Attempt.indexes`.
-        stacking: or where a list that items are taken from is a `Stacking`; False: where none is.
+        stacking: or where a list that items are taken from, or a dict that is filled, is a `Stacking`; False: where
+            none is.
     """
 
     def __init__(

@@ -31,7 +31,8 @@ class RerolledLoops:
         program: what the loops of the program that is recorded now have recorded so far; None: none is.
         slice_bounds: stages that bounds of slices in it were taken for: they must stay what they are.
         growing: lists that the present loop fills, by their identity.
-        stacks: lists that loops inside of the present one make and take items from, by where they do.
+        stacks: lists that loops inside of the present one make and take items from, and dicts and sets that they make
+            and fill, by where they do.
         numbers: arrays of known numbers in programs, by dtype, shape and bytes.
     """
 

@@ -28,11 +28,11 @@ class Growing:
 
 @dataclass(frozen=True, slots=True)
 class Stacking:
-    """A list that loops take items from, see `hjit.trace.tracing.arrays.stacks`.
+    """A list that loops take items from, or a dict or a set that they fill, see `hjit.trace.tracing.arrays.stacks`.
 
     Attributes:
         place: where the function makes it.
-        item: an `Item`.
+        item: an `Item`, or an `Entry` of `hjit.trace.tracing.arrays.number_dicts`.
         is_inside: is it made by each iteration of a loop?
     """
 
@@ -65,7 +65,7 @@ class Attempt:
         growing: lists that loops fill.
         grows: may loops fill lists? Otherwise a list that iterations change has them traced one by one.
         indexes: are lists of numbers that loops index arrays?
-        stacks: lists that loops take items from.
+        stacks: lists that loops take items from, and dicts and sets that they fill.
         stacks_items: may there be any?
         freeze_captured: are captured numbers constants? Otherwise they are read at every call, like arguments.
         classes: does traced code get a `ScalarClass` for each NumPy scalar type? None: unless it calls one through a
