@@ -228,7 +228,25 @@ def of_two_kinds(a: Array) -> Any:
     return n
 
 
-@pytest.mark.parametrize("f", [too_many, large_ints, returned, of_two_kinds], ids=lambda f: f.__name__)
+def left_of_a_row(a: Array, y: int) -> Any:
+    stack = [0]
+    for x in range(a.shape[1]):
+        if a[y, x] > 100:
+            stack.append(x)
+        elif len(stack) > 1:
+            stack.pop()
+    return stack
+
+
+def two_at_once(a: Array) -> int:
+    n = 0
+    for y in range(1, a.shape[0]):
+        s, t = left_of_a_row(a, y), left_of_a_row(a, y - 1)
+        n += len(s) * 1000 + s[-1] * 7 + t[-1]
+    return n
+
+
+@pytest.mark.parametrize("f", [too_many, large_ints, returned, of_two_kinds, two_at_once], ids=lambda f: f.__name__)
 def test_what_arrays_cannot_hold_stays_a_list(f: Callable[..., Any]) -> None:
     pipe = hjit.pipeline(f, on_unsupported="break")
     for shape in ((20, 13), (20, 13)):

@@ -35,10 +35,12 @@ class NumberStack:
         place: where the function makes it.
         item: what it holds; None: nothing is known of that, and it is empty.
         is_inside: is it made by each iteration of a loop?
+        given: of one that is, what the last iteration, or call of a function in one, was given in its place.
     """
 
     def __init__(self, place: tuple[str, str], item: Item | None, is_inside: bool) -> None:
         self.place, self.item, self.is_inside = place, item, is_inside
+        self.given = [self]
         self.columns: tuple[Tracer, ...] = ()
         self.begin: Any = None
         self.end: Any = None
@@ -55,12 +57,21 @@ class NumberStack:
         """All that it is."""
         return (*self.columns, self.begin, self.end) if self.item is not None else ()
 
-    def refill(self, items: Sequence[Any], item: Item | None) -> None:
-        """Make it hold some items only."""
+    def made_again(self, items: Sequence[Any], item: Item | None) -> NumberStack:
+        """What stands for the list that an iteration makes, where no other one is used any more."""
+        found: NumberStack = object.__new__(NumberStack)
+        vars(found).update(vars(self))
+        self.given[0] = found
         self.begin[()] = 0
         self.end[()] = 0
         for x in items:
-            self.append_item(item, x)
+            found.append_item(item, x)
+        return found
+
+    def check_in_use(self) -> None:
+        """Raise where another one has taken its arrays."""
+        if self.given[0] is not self:
+            raise no_stack("it is used when another one has been made in its place")
 
     # -- what lists and deques have
 
@@ -70,6 +81,7 @@ class NumberStack:
         Raises:
             CannotReroll: it is of another kind than those before, or the first one that is known of.
         """
+        self.check_in_use()
         if item is None:
             raise no_stack("it holds other things than numbers")
         if self.item is None:
@@ -114,6 +126,7 @@ class NumberStack:
 
     def _index(self, key: Any) -> Any:
         """Where an item is; where there is none, Python runs."""
+        self.check_in_use()
         if self.item is None:
             raise no_stack("it is empty")
         key = as_traced(key)
@@ -131,6 +144,7 @@ class NumberStack:
     def grown(self) -> GrownList:
         """The list that it is, after all loops."""
         assert self.item is not None
+        self.check_in_use()
         places = call(np.arange, self.columns[0].shape[0])
         flags = (places >= self.begin[()]) & (places < self.end[()])
         columns = [c.astype(d) for c, d in zip(self.columns, self.item.dtypes, strict=True)]
@@ -142,6 +156,7 @@ class NumberStack:
 
     def _place(self, first: bool) -> Any:
         """Where the first or the last item is; where there is none, Python runs."""
+        self.check_in_use()
         if self.item is None:
             raise no_stack("it is empty")
         in_program()
@@ -161,6 +176,7 @@ class NumberStack:
     def __bool__(self) -> bool:
         if self.item is None:
             return False
+        self.check_in_use()
         in_program()
         return bool(self.end[()] > self.begin[()])
 
@@ -169,6 +185,7 @@ class NumberStack:
         """The number of items; an int that is computed."""
         if self.item is None:
             return 0
+        self.check_in_use()
         in_program()
         for x in (self.begin, self.end):
             current().rerolled.small_ints.add(x.buffer.source())
@@ -236,8 +253,7 @@ def stack_of(x: Any, place: tuple[str, str], items: Sequence[Item | None]) -> An
     if known is None:
         raise unknown(place, item, is_inside=True)
     in_program()
-    known.refill(x, item)
-    return known
+    return known.made_again(x, item)
 
 
 def pixels(rec: Recorder) -> Poly:
