@@ -252,7 +252,8 @@ def whole_array(x: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
     """
     if type(x) not in (np.ndarray, np.memmap):
         operation = f"{name}: {type(x).__module__}.{type(x).__name__}"
-        raise current().error(operation, "a subclass of ndarray may compute in its own way", "pass np.asarray(x)")
+        advice = "pass x.filled(value), or x.data and x.mask" if np.ma.isMaskedArray(x) else "pass np.asarray(x)"
+        raise current().error(operation, "a subclass of ndarray may compute in its own way", advice)
     return x.view(np.ndarray) if type(x) is np.memmap else x
 
 
