@@ -260,6 +260,9 @@ def _add_train(commands: Commands) -> list[argparse.ArgumentParser]:
     train.add_argument("--also", type=Path, nargs="+", default=[], metavar="FILE", help="samples to fit to besides")
     train.add_argument("--own", action="store_true", help="fit to what this user's tuning has timed, too")
     train.add_argument("--pack", type=Path, metavar="FILE", help="write all samples of the folder to one file")
+    train.add_argument(
+        "--renew", action="store_true", help="first work out the features in the files of --also anew, and write them"
+    )
     train.set_defaults(run=_train)
     return [train]
 
@@ -267,9 +270,14 @@ def _add_train(commands: Commands) -> list[argparse.ArgumentParser]:
 def _train(given: argparse.Namespace) -> int:
     from hjit.model import samples
     from hjit.training import programs
+    from hjit.training.renewed import renewed
     from hjit.training.rounds import Settings, Training
 
     try:
+        for file in given.also if given.renew else ():
+            data, lost = renewed(samples.read(file))
+            samples.write(file, data)
+            print(f"{file}: {len(data.programs)} programs; left out: {dict(lost) or 'none'}")
         others = [p for file in given.also for p in samples.read(file).programs]
         if given.own:
             kept = cache.entries("samples", resolve({}).cache_dir)

@@ -327,6 +327,7 @@ LATE = {
         "sched.language.target": FIRST_CALL,
         "training.calibrate": TRAINING,
         "training.programs": TRAINING,
+        "training.renewed": TRAINING,
         "training.rounds": TRAINING,
         "tuning.calibrated": SELDOM,
         "tuning.kept_plans": SELDOM,

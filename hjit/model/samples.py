@@ -11,6 +11,8 @@ after the other, since a schedule shares most of them with the next:
     origins     numbers of names, uint8 [all schedules]
     machine     float32 [programs, len(MACHINE)]
     part, part_runtimes   uint8 and float32 [all stages of all schedules]; older files have none
+    sources     JSON, uint8: of each program a `Source`, from which features can be worked out anew where these have
+                changed (`hjit.training.renewed`); older files have none
 """
 
 from __future__ import annotations
@@ -38,20 +40,42 @@ NAMES = {"pipeline": list(PIPELINE), "schedule": list(SCHEDULE), "machine": list
 _DAMAGE = (EOFError, KeyError, IndexError, ValueError, zipfile.BadZipFile, lzma.LZMAError)
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a random program and its schedules are.
+
+    Attributes:
+        seed, pixels, stages: that `hjit.model.generator.random_program` makes it from.
+        target: see `hjit.options.Options`.
+        trees: of each schedule JSON of its tree and of the names of stages that are inlined.
+    """
+
+    seed: int
+    pixels: int
+    stages: int
+    target: str
+    trees: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
     """Measured programs, and how each of their schedules was found.
 
     Attributes:
         origins: of each program those of its schedules, see `hjit.training.schedules.candidates`.
+        sources: of each program where it is from, and its schedules; empty where that is not known.
     """
 
     programs: tuple[Program, ...]
     origins: tuple[tuple[str, ...], ...]
+    sources: tuple[Source, ...] = ()
 
     def __post_init__(self) -> None:
-        if [len(p.runtimes) for p in self.programs] != [len(x) for x in self.origins]:
+        counts = [len(p.runtimes) for p in self.programs]
+        if counts != [len(x) for x in self.origins]:
             raise ModelError("programs have other numbers of schedules than of origins")
+        if self.sources and counts != [len(x.trees) for x in self.sources]:
+            raise ModelError("programs have other numbers of schedules than of trees")
 
 
 def to_bytes(data: Dataset) -> bytes:
@@ -78,6 +102,7 @@ def to_bytes(data: Dataset) -> bytes:
         machine=np.stack([p.machine for p in data.programs]),
         part=np.concatenate([p.part.ravel() for p in data.programs]).astype(np.uint8),
         part_runtimes=np.concatenate([p.part_runtimes.ravel() for p in data.programs]),
+        **({"sources": _packed(data.sources)} if data.sources else {}),
     )
     return lzma.compress(content.getvalue(), preset=9)
 
@@ -124,6 +149,17 @@ def read(path: str | os.PathLike[str]) -> Dataset:
     return from_bytes(Path(path).read_bytes(), str(path))
 
 
+def _packed(sources: Sequence[Source]) -> Any:
+    """As bytes."""
+    rows = [[x.seed, x.pixels, x.stages, x.target, [json.loads(tree) for tree in x.trees]] for x in sources]
+    return np.frombuffer(json.dumps(rows, separators=(",", ":")).encode(), np.uint8)
+
+
+def _sources(packed: Any) -> tuple[Source, ...]:
+    """The opposite of `_packed`."""
+    return tuple(Source(*of, tuple(map(json.dumps, trees))) for *of, trees in json.loads(packed.tobytes()))
+
+
 def _unpacked(arrays: dict[str, Any], names: Sequence[str]) -> Dataset:
     stages, schedules = arrays["stages"].astype(int), arrays["schedules"].astype(int)
     rows = np.split(np.ascontiguousarray(arrays["schedule"].T), np.cumsum(stages * schedules)[:-1])
@@ -144,4 +180,5 @@ def _unpacked(arrays: dict[str, Any], names: Sequence[str]) -> Dataset:
             pipelines, rows, schedules, runtimes, arrays["machine"], part, seconds, strict=True
         )
     ]
-    return Dataset(tuple(found), tuple(tuple(names[k] for k in x) for x in origins))
+    sources = _sources(arrays["sources"]) if "sources" in arrays else ()
+    return Dataset(tuple(found), tuple(tuple(names[k] for k in x) for x in origins), sources)

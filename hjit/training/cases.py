@@ -202,9 +202,11 @@ class Measured:
     """A program at one size of images: pipeline features [stages, len(PIPELINE)], samples, and facts of the machine.
 
     Attributes:
+        number: which of the sizes that were given.
         lost: reasons why schedules are no samples, and how often.
     """
 
+    number: int
     pipeline: Any
     samples: list[Sample]
     machine: Any
@@ -236,7 +238,7 @@ def measured(
         given |= {"num_threads": options.num_threads, "target": options.target, "blas": options.blas}
         pipe = Pipeline(function, given)
         cases = [Case(pipe, function, arrays, options, cost or network.random(seed)) for arrays in sizes]
-        first = cases[0]
+        first, numbers = cases[0], {c: k for k, c in enumerate(cases)}
         cases = [c for c in cases if graph_key(c.graph) == graph_key(first.graph)]
     found = candidates(first.space, first.graph, count, seed, cost)
     end = time.perf_counter() + PROGRAM_SECONDS
@@ -257,7 +259,10 @@ def measured(
             samples[c] = c.samples(slow)
             most = MUCH_SLOWER * min((s.seconds for s in samples[c]), default=0.0)
             slow.update(s.schedule for s in samples[c] if s.seconds > most)
-    return [Measured(c.space.nests.pipeline, found, c.space.nests.machine, c.lost) for c, found in samples.items()]
+    return [
+        Measured(numbers[c], c.space.nests.pipeline, found, c.space.nests.machine, c.lost)
+        for c, found in samples.items()
+    ]
 
 
 def segment_of(graph: Graph, options: Options) -> Segment:

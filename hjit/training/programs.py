@@ -2,7 +2,7 @@
 
     SEED-K.npz   pipeline [stages, len(PIPELINE)], machine [len(MACHINE)]; of each schedule: schedule
                  [stages, len(SCHEDULE)], runtimes and, of each round, times in seconds, part and part_runtimes [stages]
-                 as in `hjit.model.fit.Program`, origins, trees as JSON
+                 as in `hjit.model.fit.Program`, origins, trees as JSON; source as in `hjit.model.samples.Source`
     SEED.json    what came of the program: how many samples, how many schedules are none and why, or why there are none
 
 A file is there as a whole or not at all, and the summary is written last: a program that has one is done.
@@ -26,7 +26,7 @@ from hjit.errors import HjitError
 from hjit.model import network
 from hjit.model.fit import Program
 from hjit.model.generator import LENGTHS, random_program
-from hjit.model.samples import Dataset
+from hjit.model.samples import Dataset, Source
 from hjit.options import Options
 from hjit.process.files import replacing
 from hjit.training.cases import ROUNDS, Measured, MeasurementLock, Mismatch, measured
@@ -71,26 +71,30 @@ def sizes(seed: int, stages: int = LENGTHS[1]) -> list[int]:
     return found
 
 
+def options_of(seed: int, target: str) -> Options:
+    """The options of a random program: some are on one thread, and half with fast-math."""
+    threads = 1 if seed % ONE_THREAD == ONE_THREAD - 1 else 0
+    return Options(num_threads=threads, cache="off", verify="off", tune=False, fast_math=seed % 2 == 0, target=target)
+
+
 def _measured(
     seed: int, folder: Path, count: int, weights: Path | None, target: str, most: int, stages: int
 ) -> dict[str, Any]:
-    programs = [random_program(seed, min(pixels, most), stages) for pixels in sizes(seed, stages)]
-    same = [p for p in programs if p.source == programs[0].source]
-    threads = 1 if seed % ONE_THREAD == ONE_THREAD - 1 else 0
-    options = Options(
-        num_threads=threads, cache="off", verify="off", tune=False, fast_math=seed % 2 == 0, target=target
-    )
+    made = {pixels: random_program(seed, pixels, stages) for pixels in (min(n, most) for n in sizes(seed, stages))}
+    first = next(iter(made.values()))
+    same = {pixels: p for pixels, p in made.items() if p.source == first.source}
+    options = options_of(seed, target)
     cost = None if weights is None else network.load(weights)
     lock = MeasurementLock(folder)
     try:
-        found = measured(programs[0].function, [p.inputs(seed) for p in same], options, count, seed, lock, cost)
+        found = measured(first.function, [p.inputs(seed) for p in same.values()], options, count, seed, lock, cost)
     except HjitError as error:
         return {"refused": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
     except Mismatch as error:
         return {"wrong": str(error)}
     kept = [x for x in found if len(x.samples) > 1]
     for k, x in enumerate(kept):
-        _save(folder / f"{seed}-{k}.npz", x)
+        _save(folder / f"{seed}-{k}.npz", x, (seed, [*same][x.number], stages, target))
     return {
         "stages": len(found[0].pipeline),
         "images": len(kept),
@@ -99,7 +103,7 @@ def _measured(
     }
 
 
-def _save(file: Path, x: Measured) -> None:
+def _save(file: Path, x: Measured, source: tuple[int, int, int, str]) -> None:
     times = np.full((len(x.samples), ROUNDS), np.nan)
     for k, s in enumerate(x.samples):
         times[k, : len(s.times)] = s.times
@@ -115,6 +119,7 @@ def _save(file: Path, x: Measured) -> None:
             part_runtimes=np.stack([s.part_seconds for s in x.samples]).astype(np.float32),
             origins=np.array([s.origin for s in x.samples]),
             trees=np.array([json.dumps([s.schedule.tree.to_json(), sorted(s.schedule.inlined)]) for s in x.samples]),
+            source=json.dumps(source),
         )
 
 
@@ -125,17 +130,22 @@ def load(folders: Sequence[Path]) -> list[Program]:
 
 def load_with_origins(folders: Sequence[Path]) -> Iterator[tuple[Program, tuple[str, ...]]]:
     """As `load`, with the origins of each program's schedules."""
+    return ((program, origins) for program, origins, _ in _load(folders))
+
+
+def collected(folders: Sequence[Path]) -> Dataset:
+    """As `load`, with the origins of all schedules, and what they and the programs are."""
+    found = list(_load(folders))
+    return Dataset(tuple(x for x, _, _ in found), tuple(x for _, x, _ in found), tuple(x for _, _, x in found))
+
+
+def _load(folders: Sequence[Path]) -> Iterator[tuple[Program, tuple[str, ...], Source]]:
     for file in (file for folder in folders for file in _done(folder)):
         with np.load(file) as x:
             parts = (x["part"], x["part_runtimes"]) if "part" in x else ()
             program = Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"], *parts)
-            yield program, tuple(map(str, x["origins"]))
-
-
-def collected(folders: Sequence[Path]) -> Dataset:
-    """As `load`, with the origins of all schedules."""
-    found = list(load_with_origins(folders))
-    return Dataset(tuple(program for program, _ in found), tuple(names for _, names in found))
+            source = Source(*json.loads(str(x["source"])), tuple(map(str, x["trees"])))
+            yield program, tuple(map(str, x["origins"])), source
 
 
 def best_by_origin(folder: Path) -> Iterator[dict[str, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from hjit.model import samples
 from hjit.model.feature_names import MACHINE, PIPELINE, SCHEDULE
 from hjit.model.fit import Program
 from hjit.model.fit import fit as hjit_fit
-from hjit.model.samples import Dataset
+from hjit.model.samples import Dataset, Source
 from hjit.training import programs, rounds
+from hjit.training.renewed import renewed
 from hjit.training.rounds import Settings, Training
 
 RNG = np.random.default_rng(0)
@@ -39,6 +40,15 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     found = samples.read(tmp_path / "x.xz")
     assert found.origins == data.origins
     assert all(map(same, found.programs, data.programs))
+
+
+def test_sources_are_written_with_them_and_fit_them(tmp_path: Path) -> None:
+    trees = ('["root", []]', '["root\\n  store x", ["y"]]')
+    data = Dataset((program(3, 2),), (("default", "beam"),), (Source(7, 4096, 25, "cpu", trees),))
+    samples.write(tmp_path / "x.xz", data)
+    assert samples.read(tmp_path / "x.xz").sources == data.sources
+    with pytest.raises(ModelError, match="trees"):
+        Dataset(data.programs, data.origins, (Source(7, 4096, 25, "cpu", trees[:1]),))
 
 
 def test_samples_without_times_of_nests_are_one_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,3 +101,23 @@ def test_another_training_is_fitted_to_them_too(
     file.write_bytes(b"")
     assert cli.main(["train", str(tmp_path / "c"), "--also", str(file)]) == 1
     assert "samples.xz" in capsys.readouterr().err
+
+
+def test_features_are_worked_out_anew(tmp_path: Path, small: None, capsys: pytest.CaptureFixture[str]) -> None:
+    file, settings = tmp_path / "samples.xz", ["--programs", "2", "--schedules", "3", "--seed", "4"]
+    assert cli.main(["train", str(tmp_path / "a"), *settings, "--rounds", "1", "--pack", str(file)]) == 0
+    data = samples.read(file)
+    older = replace(data, programs=tuple(replace(p, schedule=p.schedule + 1) for p in data.programs))
+    samples.write(file, older)
+    again = ["train", str(tmp_path / "a"), *settings, "--rounds", "1", "--also", str(file), "--renew"]
+    assert cli.main(again) == 0
+    assert "left out: none" in capsys.readouterr().out
+    found = samples.read(file)
+    assert all(map(same, found.programs, data.programs))
+    assert (found.origins, found.sources) == (data.origins, data.sources)
+
+    other = replace(data.sources[0], seed=data.sources[0].seed + 1000)  # as if the generator had changed
+    kept, lost = renewed(replace(data, sources=(other, *data.sources[1:])))
+    assert len(kept.programs) == len(data.programs) - 1 == len(data.programs) - sum(lost.values())
+    with pytest.raises(ModelError, match="do not say"):
+        renewed(replace(data, sources=()))
