@@ -157,7 +157,10 @@ def _packed(sources: Sequence[Source]) -> Any:
 
 def _sources(packed: Any) -> tuple[Source, ...]:
     """The opposite of `_packed`."""
-    return tuple(Source(*of, tuple(map(json.dumps, trees))) for *of, trees in json.loads(packed.tobytes()))
+    return tuple(
+        Source(seed, pixels, stages, target, tuple(map(json.dumps, trees)))
+        for seed, pixels, stages, target, trees in json.loads(packed.tobytes())
+    )
 
 
 def _unpacked(arrays: dict[str, Any], names: Sequence[str]) -> Dataset:

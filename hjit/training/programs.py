@@ -144,7 +144,8 @@ def _load(folders: Sequence[Path]) -> Iterator[tuple[Program, tuple[str, ...], S
         with np.load(file) as x:
             parts = (x["part"], x["part_runtimes"]) if "part" in x else ()
             program = Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"], *parts)
-            source = Source(*json.loads(str(x["source"])), tuple(map(str, x["trees"])))
+            seed, pixels, stages, target = json.loads(str(x["source"]))
+            source = Source(seed, pixels, stages, target, tuple(map(str, x["trees"])))
             yield program, tuple(map(str, x["origins"])), source
 
 
