@@ -310,8 +310,12 @@ def _view(array: Array, where: Sequence[Any]) -> Array | None:
             axes += long
             shape[long[0]] = np.size(w)
         slices.append(slice(first, first + np.size(w)) if long else first)
+    if not rank:
+        return None
+    if not axes:  # with numbers alone it would be an element, and no view
+        return array[tuple([slice(k, k + 1) for k in slices])].reshape(shape)
     order = sorted(range(len(axes)), key=axes.__getitem__)
-    return array[tuple(slices)].transpose(order).reshape(shape) if rank else None
+    return array[tuple(slices)].transpose(order).reshape(shape)
 
 
 def varies(p: Poly, first: int) -> bool:
