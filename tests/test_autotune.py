@@ -74,7 +74,9 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[bool, int], fl
             return real(self, *given)
 
         monkeypatch.setattr(Bound, "run", run)
-        monkeypatch.setattr(candidates, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+        monkeypatch.setattr(
+            candidates, "time", SimpleNamespace(perf_counter=lambda: clock[0], process_time=lambda: clock[0])
+        )
 
     return by
 

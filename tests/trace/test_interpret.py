@@ -107,3 +107,14 @@ def test_what_is_evaluated_is_no_view_of_what_was_given() -> None:
     grids = dict(enumerate(np.ogrid[:3, :4]))
     found = interpret.evaluate(e, grids, {"a": a}, {}, {})
     assert np.array_equal(found, a) and not np.shares_memory(found, a)
+
+
+def test_an_expression_is_evaluated_at_any_indices() -> None:
+    array = np.arange(12.0).reshape(3, 4)
+    rows, columns = np.array([[2], [0]]), np.array([[3, 0, 1]])
+    found = interpret.evaluate(Load("a", identity(2), array.dtype), {0: rows, 1: columns}, {"a": array}, {}, {})
+    np.testing.assert_array_equal(found, array[rows, columns])
+
+
+def test_an_element_that_numbers_alone_index_is_stored() -> None:
+    check(lambda x: np.stack([x[::-1], x]), np.random.default_rng(0).random((1, 1)))

@@ -79,7 +79,7 @@ class _Run(IndexEvaluator):
         self.arrays, self.sizes, self.scalars = arrays, sizes, scalars
         self.dims: Sequence[Any] = []
         self._point = 0  # counts what `dims` has been
-        self._defined = ""  # the stage that is at work
+        self._defined = ""  # the stage that is at work, on ranges of its dimensions; else these may have any values
         self._functions: dict[Expr, Callable[[], Any]] = {}
         self._indices: dict[Poly, Callable[[], Any]] = {}
 
@@ -195,7 +195,7 @@ class _Run(IndexEvaluator):
 
     def _load(self, e: Load) -> Callable[[], Any]:
         name, at = e.source, [self._index_function(p) for p in e.index]
-        if not all(map(_is_range, e.index)):
+        if not (self._defined and all(map(_is_range, e.index))):
             return lambda: self.arrays[name][tuple([p() for p in at])]
 
         def loaded() -> Any:
@@ -294,7 +294,7 @@ def _is_range(p: Poly) -> bool:
 
 
 def _view(array: Array, where: Sequence[Any]) -> Array | None:
-    """``array[where]`` as a view, which takes a tenth of the time; None where it is none, or out of bounds.
+    """``array[where]`` as a view in C order, which takes a tenth of the time; None where it is none, or out of bounds.
 
     Args:
         where: numbers, and ranges along different axes, see `_is_range`.
@@ -315,7 +315,10 @@ def _view(array: Array, where: Sequence[Any]) -> Array | None:
     if not axes:  # with numbers alone it would be an element, and no view
         return array[tuple([slice(k, k + 1) for k in slices])].reshape(shape)
     order = sorted(range(len(axes)), key=axes.__getitem__)
-    return array[tuple(slices)].transpose(order).reshape(shape)
+    found = array[tuple(slices)].transpose(order)
+    if any(a < b for a, b in itertools.pairwise(found.strides)):
+        return None  # sums of what is computed of it would be added up in another order
+    return found.reshape(shape)
 
 
 def varies(p: Poly, first: int) -> bool:
