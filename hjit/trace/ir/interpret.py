@@ -315,7 +315,7 @@ def _view(array: Array, where: Sequence[Any]) -> Array | None:
     if not axes:  # with numbers alone it would be an element, and no view
         return array[tuple([slice(k, k + 1) for k in slices])].reshape(shape)
     order = sorted(range(len(axes)), key=axes.__getitem__)
-    found = array[tuple(slices)].transpose(order)
+    found: Array = array[tuple(slices)].transpose(order)
     if any(a < b for a, b in itertools.pairwise(found.strides)):
         return None  # sums of what is computed of it would be added up in another order
     return found.reshape(shape)
