@@ -25,7 +25,6 @@ import functools
 import importlib
 import sys
 import threading
-import weakref
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
@@ -45,7 +44,7 @@ from hjit.call.results import MISS, PLAIN
 from hjit.errors import raise_if_signalled
 from hjit.options import checked
 from hjit.process import debug, forks
-from hjit.process.garbage_collection import few_collections
+from hjit.process.garbage_collection import References, few_collections
 from hjit.process.shown_warnings import float_errors_are_reported
 from hjit.trace.capture.overlay import is_traced_call
 from hjit.trace.capture.trace import flatten_arguments
@@ -333,7 +332,7 @@ def _load_compiler() -> None:
         importlib.import_module("hjit.call.build")
 
 
-_functions: weakref.WeakSet[CompiledFunction[..., Any]] = weakref.WeakSet()
+_functions: References[CompiledFunction[..., Any]] = References()
 
 
 def after_fork() -> None:

@@ -15,7 +15,7 @@ import pytest
 import hjit
 from hjit.call.build import variant_of
 from hjit.call.variant import Variant
-from hjit.process.garbage_collection import RARE_THRESHOLD, few_collections
+from hjit.process.garbage_collection import FEWEST_REFERENCES, RARE_THRESHOLD, References, few_collections
 
 
 @pytest.fixture(autouse=True)
@@ -112,3 +112,18 @@ def test_arrays_of_calls_that_are_traced_in_vain_are_freed_at_once(function: Any
             assert kept() is None
     finally:
         gc.enable()
+
+
+def test_references_are_weak_and_call_nothing() -> None:
+    class Thing:
+        pass
+
+    references, kept = References[Thing](), [Thing() for _ in range(3)]
+    for x in kept:
+        references.add(x)
+        references.add(x)
+    assert {*references} == {*kept} and len(references) == 3
+    assert all(weakref.getweakrefs(x)[0].__callback__ is None for x in kept)
+    for _ in range(10 * FEWEST_REFERENCES):
+        references.add(Thing())
+    assert {*references} == {*kept} and len(references) <= FEWEST_REFERENCES + 1
