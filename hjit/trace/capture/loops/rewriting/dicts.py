@@ -15,13 +15,15 @@ from typing import Any
 
 from hjit.trace.capture.loops.bytecode import CONTAINS, FILLED, PLUS
 from hjit.trace.capture.loops.rewriting.syntax import (
-    SCOPES,
+    Made,
     assign,
     call_of,
+    is_read_inside_alone,
     load,
-    mentions,
+    made_by,
     placed,
-    set_by,
+    replace_value,
+    value_of,
     walk,
 )
 from hjit.trace.tracing.arrays.dict_keys import has_computed
@@ -76,7 +78,6 @@ def plus(x: Any, key: Any, y: Any, *default: Any) -> Any:
 # -- the functions
 
 _MAKING = frozenset(("dict", "set", "OrderedDict", "Counter", "defaultdict"))
-_Made = tuple[ast.Name, Any, Any]  # a variable that is set, and where the expression is
 
 
 @dataclass
@@ -92,17 +93,13 @@ class Dicts:
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         """The body of a function, changed in place."""
         for name in sorted(_asked(body)):
-            makes = [pair for x in walk(*body) for pair in _made(x) if pair[0].id == name]
+            makes = [pair for x in walk(*body) for pair in made_by(x, _is_new) if pair[0].id == name]
             if not makes or not _has_one_name(body, name, makes):
                 continue
-            values = [s[at] if isinstance(s, list) else getattr(s, at) for _, s, at in makes]
+            values = [*map(value_of, makes)]
             asking = _Asking(name, all(map(_has_defaults, values)))
-            for (_, s, at), value in zip(makes, values, strict=True):
-                new = placed(_filled(value, f"{name}:{value.lineno}"), value)
-                if isinstance(s, list):
-                    s[at] = new
-                else:
-                    setattr(s, at, new)
+            for made, value in zip(makes, values, strict=True):
+                replace_value(made, placed(_filled(value, f"{name}:{value.lineno}"), value))
                 self.count += 1
             body = asking.visit(ast.Module(list(body), [])).body
         return list(body)
@@ -182,19 +179,6 @@ def _asked(body: Sequence[ast.stmt]) -> set[str]:
     return found
 
 
-def _made(s: ast.AST) -> Iterator[_Made]:
-    """The variables that a statement sets to a new dict or set, and where that expression is."""
-    match s:
-        case ast.Assign(targets=[ast.Name() as name], value=ast.expr() as value) if _is_new(value):
-            yield name, s, "value"
-        case ast.AnnAssign(target=ast.Name() as name, value=ast.expr() as value) if _is_new(value):
-            yield name, s, "value"
-        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
-            for k, (n, v) in enumerate(zip(names, values, strict=True)):
-                if isinstance(n, ast.Name) and _is_new(v):
-                    yield n, values, k
-
-
 def _is_new(e: ast.expr) -> bool:
     match e:
         case ast.Dict(keys=keys):
@@ -226,14 +210,13 @@ def _filled(e: ast.expr, place: str) -> ast.expr:
     return call_of(FILLED, e, ast.Constant(place))
 
 
-def _has_one_name(body: Sequence[ast.stmt], name: str, makes: Sequence[_Made]) -> bool:
+def _has_one_name(body: Sequence[ast.stmt], name: str, makes: Sequence[Made]) -> bool:
     """Has a dict or a set no other name, and is it part of nothing else but what is returned?
 
     Functions inside may use it, too, where they do not set the variable.
     """
     own = {id(m[0]) for m in makes}
-    inner = [x for x in walk(*body) if isinstance(x, SCOPES) and mentions(x, name)]
-    if any(not isinstance(x, ast.FunctionDef) or name in set_by([x]) or name in _parameters(x) for x in inner):
+    if not is_read_inside_alone(body, name):
         return False
     every = [y for s in body for y in ast.walk(s)]
     for x in every:
@@ -263,7 +246,3 @@ def _parts(e: ast.expr | None) -> Iterator[ast.expr]:
                 yield from _parts(x)
         case ast.expr():
             yield e
-
-
-def _parameters(f: ast.FunctionDef) -> set[str]:
-    return {x.arg for x in ast.walk(f.args) if isinstance(x, ast.arg)}

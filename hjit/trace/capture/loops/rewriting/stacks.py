@@ -15,7 +15,17 @@ from typing import Any
 
 from hjit.trace.capture.loops.bytecode import APPEND, STACKED
 from hjit.trace.capture.loops.rewriting.appends import item_of
-from hjit.trace.capture.loops.rewriting.syntax import SCOPES, call_of, is_fixed_index, mentions, placed, set_by, walk
+from hjit.trace.capture.loops.rewriting.syntax import (
+    Made,
+    call_of,
+    is_fixed_index,
+    is_read_inside_alone,
+    made_by,
+    placed,
+    replace_value,
+    value_of,
+    walk,
+)
 from hjit.trace.tracing.arrays.stacks import stack_of
 from hjit.trace.tracing.recording.recorder import current, tracing
 
@@ -52,16 +62,12 @@ class Stacks:
         """The body of a function, changed in place."""
         taken = {x.func.value.id for x in _calls(body, _TAKING)}  # type: ignore[attr-defined]
         for name in sorted(taken | _grown_and_indexed(body)):
-            makes = [pair for x in walk(*body) for pair in _made(x) if pair[0].id == name]
+            makes = [pair for x in walk(*body) for pair in made_by(x, _is_new) if pair[0].id == name]
             if not makes or not _has_no_other_use(body, name, makes):
                 continue
-            for _, s, at in makes:
-                value = s[at] if isinstance(s, list) else getattr(s, at)
-                new = placed(call_of(STACKED, value, ast.Constant(f"{name}:{value.lineno}")), value)
-                if isinstance(s, list):
-                    s[at] = new
-                else:
-                    setattr(s, at, new)
+            for made in makes:
+                value = value_of(made)
+                replace_value(made, placed(call_of(STACKED, value, ast.Constant(f"{name}:{value.lineno}")), value))
                 self.count += 1
             _Appending(name).visit(ast.Module(list(body), []))
         return list(body)
@@ -104,19 +110,6 @@ def _grown_and_indexed(body: Sequence[ast.stmt]) -> set[str]:
     return found
 
 
-def _made(s: ast.AST) -> Iterator[tuple[ast.Name, Any, Any]]:
-    """The variables that a statement sets to a new list or deque, and where that expression is."""
-    match s:
-        case ast.Assign(targets=[ast.Name() as name], value=ast.expr() as value) if _is_new(value):
-            yield name, s, "value"
-        case ast.AnnAssign(target=ast.Name() as name, value=ast.expr() as value) if _is_new(value):
-            yield name, s, "value"
-        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
-            for k, (n, v) in enumerate(zip(names, values, strict=True)):
-                if isinstance(n, ast.Name) and _is_new(v):
-                    yield n, values, k
-
-
 def _is_new(e: ast.expr) -> bool:
     match e:
         case ast.List(elts=elts):
@@ -148,14 +141,13 @@ def _appended(s: ast.AST, name: str) -> Sequence[ast.expr] | None:
     return found if own == name and not any(isinstance(x, ast.Starred) for x in found) else None
 
 
-def _has_no_other_use(body: Sequence[ast.stmt], name: str, makes: Sequence[tuple[ast.Name, Any, Any]]) -> bool:
+def _has_no_other_use(body: Sequence[ast.stmt], name: str, makes: Sequence[Made]) -> bool:
     """Is a list used by nothing but its methods, ``len``, indices and conditions, and by what is made of it after all?
 
     Functions inside may use it, too, where they do not set the variable.
     """
     own = {id(m[0]) for m in makes}
-    inner = [x for x in walk(*body) if isinstance(x, SCOPES) and mentions(x, name)]
-    if any(not isinstance(x, ast.FunctionDef) or name in set_by([x]) or name in _parameters(x) for x in inner):
+    if not is_read_inside_alone(body, name):
         return False
     every = [y for s in body for y in ast.walk(s)]
     for x in every:
@@ -176,7 +168,3 @@ def _has_no_other_use(body: Sequence[ast.stmt], name: str, makes: Sequence[tuple
             case ast.While(test=test) | ast.If(test=test) | ast.UnaryOp(op=ast.Not(), operand=test):
                 own |= {id(t) for t in (test, *(test.values if isinstance(test, ast.BoolOp) else ()))}
     return all(id(x) in own for x in every if isinstance(x, ast.Name) and x.id == name)
-
-
-def _parameters(f: ast.FunctionDef) -> set[str]:
-    return {x.arg for x in ast.walk(f.args) if isinstance(x, ast.arg)}

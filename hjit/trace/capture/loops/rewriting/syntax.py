@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hjit.trace.splitting.source import copied
@@ -80,3 +80,45 @@ def placed(x: Any, place: ast.AST) -> Any:
         if isinstance(y, ast.stmt | ast.expr) and not hasattr(y, "lineno"):
             ast.copy_location(y, place)
     return x
+
+
+Made = tuple[ast.Name, Any, Any]  # a variable that is set, and where the expression is: a node or a list, and its place
+
+
+def made_by(s: ast.AST, is_new: Callable[[ast.expr], bool]) -> Iterator[Made]:
+    """The variables that a statement sets to something new, and where that expression is."""
+    match s:
+        case ast.Assign(targets=[ast.Name() as name], value=ast.expr() as value) if is_new(value):
+            yield name, s, "value"
+        case ast.AnnAssign(target=ast.Name() as name, value=ast.expr() as value) if is_new(value):
+            yield name, s, "value"
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
+            for k, (n, v) in enumerate(zip(names, values, strict=True)):
+                if isinstance(n, ast.Name) and is_new(v):
+                    yield n, values, k
+
+
+def value_of(made: Made) -> ast.expr:
+    """The expression that a variable is set to."""
+    _, s, at = made
+    found: ast.expr = s[at] if isinstance(s, list) else getattr(s, at)
+    return found
+
+
+def replace_value(made: Made, new: ast.expr) -> None:
+    """Have a variable be set to another expression."""
+    _, s, at = made
+    if isinstance(s, list):
+        s[at] = new
+    else:
+        setattr(s, at, new)
+
+
+def is_read_inside_alone(body: Sequence[ast.stmt], name: str) -> bool:
+    """Are the scopes inside that mention a variable functions that do not set it?"""
+    inner = [x for x in walk(*body) if isinstance(x, SCOPES) and mentions(x, name)]
+    return all(isinstance(x, ast.FunctionDef) and name not in set_by([x]) | _parameters(x) for x in inner)
+
+
+def _parameters(f: ast.FunctionDef) -> set[str]:
+    return {x.arg for x in ast.walk(f.args) if isinstance(x, ast.arg)}
