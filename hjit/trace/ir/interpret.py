@@ -214,7 +214,7 @@ class _Run(IndexEvaluator):
     def store(self, stage: Stage, d: Definition, where: tuple[Any, ...], value: Any) -> None:
         """Store the values of a definition."""
         out = self.arrays[stage.name]
-        part = _view(out, where) if all(map(_is_range, d.target)) else None
+        part = _target_view(out, d, where)
         if part is None:
             # one element: dimensions that are not in the target have one iteration
             out[where] = value if any(map(np.ndim, where)) else np.reshape(value, ())
@@ -265,7 +265,7 @@ class _Run(IndexEvaluator):
         total = element
         for axis in reversed(axes):
             total = ufunc.reduce(total, axis=axis, dtype=d.value.dtype)
-        part = _view(out, where) if all(map(_is_range, d.target)) else None
+        part = _target_view(out, d, where)
         if part is None:
             out[where] = ufunc(out[where], total)
         else:
@@ -319,6 +319,11 @@ def _view(array: Array, where: Sequence[Any]) -> Array | None:
     if any(a < b for a, b in itertools.pairwise(found.strides)):
         return None  # sums of what is computed of it would be added up in another order
     return found.reshape(shape)
+
+
+def _target_view(array: Array, d: Definition, where: Sequence[Any]) -> Array | None:
+    """Where a definition stores, as a view; None where it is none."""
+    return _view(array, where) if all(map(_is_range, d.target)) else None
 
 
 def varies(p: Poly, first: int) -> bool:
