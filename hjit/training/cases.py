@@ -31,6 +31,7 @@ from hjit.model.costs import Cost
 from hjit.options import Options, resolve
 from hjit.pipeline import Pipeline
 from hjit.sched.search.refine import Schedule
+from hjit.sched.search.space import Space
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.key import graph_key
 from hjit.training.schedules import candidates
@@ -140,9 +141,7 @@ class Case:
         (self.graph,) = self.variant.graphs
         if len(self.graph.stages) > MAX_STAGES:
             raise HjitError(f"{len(self.graph.stages)} stages take too long to compile again and again")
-        users = resolve({})  # in the user's cache is what is known of the machine, but no kernel of these programs
-        known = replace(options, cache=users.cache, cache_dir=users.cache_dir)
-        self.space = space_of(segment_of(self.graph, options), self.variant.rec.sizes, known, cost)
+        self.space = space_for(self.variant, options, cost)
         self.given = (
             {n: arrays[k] for n, k in self.variant.guards.arguments.items()} | guarded[1] | dict(self.variant.constants)
         )
@@ -234,9 +233,7 @@ def measured(
         HjitError: the function is not one kernel.
     """
     with quiet.working():
-        given = {"verify": "off", "cache": "off", "tune": False, "budget": BUDGET, "fast_math": options.fast_math}
-        given |= {"num_threads": options.num_threads, "target": options.target, "blas": options.blas}
-        pipe = Pipeline(function, given)
+        pipe = pipeline_of(function, options)
         cases = [Case(pipe, function, arrays, options, cost or network.random(seed)) for arrays in sizes]
         first, numbers = cases[0], {c: k for k, c in enumerate(cases)}
         cases = [c for c in cases if graph_key(c.graph) == graph_key(first.graph)]
@@ -263,6 +260,22 @@ def measured(
         Measured(numbers[c], c.space.nests.pipeline, found, c.space.nests.machine, c.lost)
         for c, found in samples.items()
     ]
+
+
+def pipeline_of(function: Callable[..., Any], options: Options) -> Pipeline[..., Any]:
+    """A random program as a pipeline that does nothing but compile it."""
+    given = {"verify": "off", "cache": "off", "tune": False, "budget": BUDGET, "fast_math": options.fast_math}
+    return Pipeline(
+        function, given | {"num_threads": options.num_threads, "target": options.target, "blas": options.blas}
+    )
+
+
+def space_for(variant: Variant, options: Options, cost: Cost) -> Space:
+    """The schedules of a variant of one Graph."""
+    (graph,) = variant.graphs
+    users = resolve({})  # in the user's cache is what is known of the machine, but no kernel of these programs
+    known = replace(options, cache=users.cache, cache_dir=users.cache_dir)
+    return space_of(segment_of(graph, options), variant.rec.sizes, known, cost)
 
 
 def segment_of(graph: Graph, options: Options) -> Segment:

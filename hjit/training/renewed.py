@@ -14,12 +14,9 @@ from hjit.model import network
 from hjit.model.fit import Program
 from hjit.model.generator import random_program
 from hjit.model.samples import Dataset, Source
-from hjit.options import resolve
-from hjit.pipeline import Pipeline
 from hjit.sched.language.tree import from_json
-from hjit.training.cases import segment_of
+from hjit.training.cases import pipeline_of, space_for
 from hjit.training.programs import options_of
-from hjit.tuning.autoschedule import space_of
 
 
 def renewed(data: Dataset, show: Callable[[int], None] = lambda done: None) -> tuple[Dataset, Counter[str]]:
@@ -53,14 +50,10 @@ def renewed(data: Dataset, show: Callable[[int], None] = lambda done: None) -> t
 
 def _renewed(program: Program, source: Source) -> Program:
     made, options = random_program(source.seed, source.pixels, source.stages), options_of(source.seed, source.target)
-    given = {"verify": "off", "cache": "off", "tune": False, "num_threads": options.num_threads}
-    pipe = Pipeline(made.function, given | {"fast_math": options.fast_math, "target": options.target})
+    pipe = pipeline_of(made.function, options)
     variant = pipe.variant_of(tuple(made.inputs(source.seed)), {}, options)
     if len(variant.graphs) != 1 or len(variant.graphs[0].stages) != len(program.pipeline):
         raise ModelError("its program has other stages now")
-    users = resolve({})
-    known = replace(options, cache=users.cache, cache_dir=users.cache_dir)
-    (graph,) = variant.graphs
-    space = space_of(segment_of(graph, options), variant.rec.sizes, known, network.random(source.seed))
+    space = space_for(variant, options, network.random(source.seed))
     rows = [space.features(from_json(tree), frozenset(inlined)) for tree, inlined in map(json.loads, source.trees)]
     return replace(program, pipeline=space.nests.pipeline, schedule=np.stack(rows))
